@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 T = TypeVar("T")
 
@@ -25,7 +25,7 @@ class Missing:
     detail: str = ""
 
 
-Reading = T | Missing
+Reading: TypeAlias = T | Missing
 """`Reading[int]` is an int, or why there is none."""
 
 
