@@ -1,9 +1,12 @@
-"""Engines as the chat sees them, and the one place that speaks to them: the only importer of openai."""
+"""Engines as the chat sees them: who can answer, what is asked, and what comes back. Values only."""
 
 from dataclasses import dataclass
 from typing import Protocol
 
 from pydantic import SecretStr
+
+from backend.chat_store import MessageRole
+from backend.request_timing import EngineFigures
 
 
 @dataclass(frozen=True)
@@ -24,3 +27,42 @@ class EngineLookup(Protocol):
 
     def ready(self) -> tuple[ChatEngine, ...]:
         """The engines that can answer now, in the order to offer them. Quick: called for every message."""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One message as an engine reads it."""
+
+    role: MessageRole
+    text: str
+
+
+@dataclass(frozen=True)
+class AnswerRequest:
+    """What an engine is asked."""
+
+    system_prompt: str
+    turns: tuple[Turn, ...]
+    temperature: float
+    max_tokens: int | None
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Token counts and figures of the last chunk of a stream. None where the engine does not say."""
+
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    output_tokens: int | None = None
+    figures: EngineFigures | None = None
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What one chunk of a stream said."""
+
+    text: str = ""
+    reasoning: str = ""
+    is_token: bool = False  # a token arrived with it, maybe one whose text is not complete yet
+    finish_reason: str = ""
+    usage: Usage | None = None

@@ -1,11 +1,12 @@
 """What one answer took, from the engine's own figures or from our clock: blank where unknown, never wrong."""
 
-import json
-import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 
+from pydantic import TypeAdapter, ValidationError
+
+_ABSURD = 1e12  # no real duration or token count reaches it
 _CLOCK_TOLERANCE_S = 0.050  # beyond this an engine's figures contradict what we saw, and are not shown
 
 
@@ -120,38 +121,33 @@ class RequestTiming:
 
     def to_json(self) -> str:
         """One JSON object; differences between the times keep their meaning after a restart, the times do not."""
-        return json.dumps(asdict(self))
+        return _JSON.dump_json(self).decode()
 
     @classmethod
     def from_json(cls, text: str) -> "RequestTiming | None":
         """What to_json wrote; None for anything else, as a chat must open whatever a field holds."""
         try:
-            fields = json.loads(text)
-            engine = fields.pop("engine")
-            return cls(**fields, engine=None if engine is None else EngineFigures(**engine))
-        except (ValueError, TypeError, KeyError, AttributeError):
+            return _JSON.validate_json(text)
+        except ValidationError:
             return None
 
 
-def _number(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return None
-    return float(value)
+_JSON = TypeAdapter(RequestTiming)
 
 
 def _positive(value: object) -> float | None:
-    number = _number(value)
-    return number if number is not None and number > 0 else None
+    return _not_negative(value) or None
 
 
 def _not_negative(value: object) -> float | None:
-    number = _number(value)
-    return number if number is not None and number >= 0 else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if 0 <= value < _ABSURD else None  # false for NaN and for infinity
+
+
+def _count(tokens: object) -> int | None:
+    return tokens if isinstance(tokens, int) and not isinstance(tokens, bool) and 0 <= tokens < _ABSURD else None
 
 
 def _seconds(milliseconds: float | None) -> float | None:
     return None if milliseconds is None else milliseconds / 1000
-
-
-def _count(tokens: object) -> int | None:
-    return tokens if isinstance(tokens, int) and not isinstance(tokens, bool) and tokens >= 0 else None
