@@ -1,12 +1,13 @@
 """The errors the panel raises on purpose.
 
-    PanelError
-    ├── PresetError        a preset file breaks the schema
-    ├── SettingsError      a setting has a value the panel refuses
-    ├── LaunchError        an engine cannot be planned or started
-    ├── StateFolderBusy    another panel owns the state folder
-    ├── ChatError          a message cannot be sent
-    └── NotAllowed         the viewer's role does not permit the action
+PanelError
+├── PresetError        a preset file breaks the schema
+├── SettingsError      a setting has a value the panel refuses
+├── LaunchError        an engine cannot be planned or started
+├── StateFolderBusy    another panel owns the state folder
+├── ChatError          a message cannot be sent
+├── SetupError         an environment or a model cannot be installed, checked or probed
+└── NotAllowed         the viewer's role does not permit the action
 """
 
 
@@ -40,6 +41,10 @@ class StateFolderBusy(PanelError):
 
 class ChatError(PanelError):
     """A message cannot be sent: no engine, an answer still running, or a value out of range."""
+
+
+class SetupError(PanelError):
+    """An environment or a model cannot be installed, checked or probed."""
 
 
 class NotAllowed(PanelError):

@@ -1,0 +1,102 @@
+"""What the person asked of setup: the command line, read the same way by bootstrap and by `python -m backend.setup`."""
+
+import argparse
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+COMMANDS = ("run", "prepare", "status")
+
+EPILOG = """\
+Downloads come from the index pip is set up for. Where that is slow, as in many labs in China, name a mirror near you by
+--index-url, VOLTA_INDEX_URL or pip's own PIP_INDEX_URL. Without a source of PyTorch's CPU wheels (--extra-index-url or
+VOLTA_TORCH_INDEX_URL) the engine may get the CUDA build of torch: it works without a graphics card, but is 2.3 GB more to
+download. VOLTA_HOME (or --home) chooses the state folder. Words after -- are passed on to app.py.
+"""
+
+
+@dataclass(frozen=True)
+class SetupArguments:
+    """One call of setup."""
+
+    command: str
+    home: Path  # the state folder
+    index_url: str | None
+    torch_index_url: str | None
+    assume_yes: bool
+    with_dev: bool  # also what the tests need
+    panel_only: bool  # leave the engine and its model alone
+    is_announced: bool  # bootstrap has shown the plan, and it was agreed to
+    repair: bool  # look at every installed file, not only at the list of packages
+    app_arguments: tuple[str, ...]
+
+    def words(self, *, is_announced: bool) -> tuple[str, ...]:
+        """The same call for `python -m backend.setup`. The URLs are not among the words: they go by environment."""
+        options = {
+            "--yes": self.assume_yes,
+            "--announced": is_announced,
+            "--dev": self.with_dev,
+            "--panel-only": self.panel_only,
+            "--repair": self.repair,
+        }
+        chosen = [name for name, is_set in options.items() if is_set]
+        return (self.command, *chosen, "--home", str(self.home), "--", *self.app_arguments)
+
+
+def read_arguments(argv: Sequence[str], environ: Mapping[str, str]) -> SetupArguments:
+    """argv over environment over defaults. Ends the process on --help and on unknown options, as argparse does."""
+    words, app_arguments = _split(argv)
+    options = _parser().parse_args(words)
+    chosen_home = options.home or environ.get("VOLTA_HOME")
+    return SetupArguments(
+        command=options.command,
+        home=Path(chosen_home).expanduser().absolute() if chosen_home else default_home(environ),
+        index_url=options.index_url or environ.get("VOLTA_INDEX_URL") or None,
+        torch_index_url=options.extra_index_url or environ.get("VOLTA_TORCH_INDEX_URL") or None,
+        assume_yes=options.yes or bool(environ.get("CI")),
+        with_dev=options.dev,
+        panel_only=options.panel_only,
+        is_announced=options.announced,
+        repair=options.repair,
+        app_arguments=app_arguments,
+    )
+
+
+def default_home(environ: Mapping[str, str]) -> Path:
+    """state_folder.default_root() without its library, which is not installed yet when setup starts."""
+    data_home = environ.get("XDG_DATA_HOME", "").strip()
+    base = Path(data_home) if data_home else Path(environ.get("HOME") or os.path.expanduser("~")) / ".local" / "share"  # noqa: PTH111
+    return base / "volta-panel"
+
+
+def _split(argv: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
+    words = list(argv)
+    if "--" not in words:
+        return words, ()
+    at = words.index("--")
+    return words[:at], tuple(words[at + 1 :])
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="setup",
+        description="Prepare Volta Panel and its CPU engine, and start the panel.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "command", choices=COMMANDS, help="run: prepare, then start; prepare: only that; status: what is there"
+    )
+    parser.add_argument("-y", "--yes", action="store_true", help="do not ask before downloading")
+    parser.add_argument("--home", help="state folder (VOLTA_HOME)")
+    parser.add_argument("--index-url", help="package index to download from (VOLTA_INDEX_URL)")
+    parser.add_argument("--extra-index-url", help="further index, for PyTorch's CPU wheels (VOLTA_TORCH_INDEX_URL)")
+    parser.add_argument("--panel-only", action="store_true", help="leave the CPU engine and its model alone")
+    parser.add_argument("--announced", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--dev", action="store_true", help="also install what the tests need")
+    parser.add_argument(
+        "--repair", action="store_true", help="check every installed file, and install again what is damaged"
+    )
+    return parser

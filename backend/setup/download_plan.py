@@ -1,0 +1,119 @@
+"""What setup is about to download and where the disk space goes: shown, and checked, before anything is fetched."""
+
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from backend.errors import SetupError
+from backend.setup.console import size
+from backend.setup.recipe import Footprint
+
+MARGIN = 1.05  # a full disk is more than an inconvenience on a shared machine
+
+
+@dataclass(frozen=True)
+class PlanRow:
+    """One thing that is missing."""
+
+    what: str
+    footprint: Footprint
+    folder: Path
+
+
+@dataclass(frozen=True)
+class DownloadPlan:
+    """Everything that is missing. Empty: there is nothing to do."""
+
+    rows: tuple[PlanRow, ...]
+
+    @property
+    def total(self) -> Footprint:
+        return Footprint(
+            download_bytes=sum(row.footprint.download_bytes for row in self.rows),
+            disk_bytes=sum(row.footprint.disk_bytes for row in self.rows),
+        )
+
+    def table(self) -> list[str]:
+        """The plan as aligned lines, with the free space of every disk that it touches."""
+        cells = [("", "download", "on disk", "where")]
+        cells += [_cells(row.what, row.footprint, str(row.folder)) for row in self.rows]
+        cells.append(_cells("together", self.total, ""))
+        widths = [max(len(line[column]) for line in cells) for column in range(3)]
+        lines = [f"  {a:<{widths[0]}}   {b:>{widths[1]}}   {c:>{widths[2]}}   {d}".rstrip() for a, b, c, d in cells]
+        return [*lines, *(f"  free: {size(disk.free_bytes)} on the disk of {disk.folder}" for disk in self.disks())]
+
+    def disks(self) -> tuple["DiskNeed", ...]:
+        """The need of each file system, largest first."""
+        needs: dict[int, DiskNeed] = {}
+        for row in sorted(self.rows, key=lambda one: one.footprint.disk_bytes, reverse=True):
+            place = nearest_existing(row.folder)
+            device = place.stat().st_dev
+            before = needs.get(device) or DiskNeed(
+                folder=row.folder, need_bytes=0, free_bytes=shutil.disk_usage(place).free
+            )
+            needs[device] = DiskNeed(before.folder, before.need_bytes + row.footprint.disk_bytes, before.free_bytes)
+        return tuple(needs.values())
+
+    def check_space(self) -> None:
+        """Raises SetupError, with the shortfall, where a disk cannot take its part."""
+        for disk in self.disks():
+            short = int(disk.need_bytes * MARGIN) - disk.free_bytes
+            if short > 0:
+                raise SetupError(
+                    f"Not enough disk space for {disk.folder}: about {size(disk.need_bytes)} are needed, "
+                    f"{size(disk.free_bytes)} are free, {size(short)} are missing.",
+                    hint="Free some, or put the engine on another disk with --home FOLDER (or VOLTA_HOME). "
+                    "PIP_NO_CACHE_DIR=1 does without pip's cache.",
+                )
+
+
+@dataclass(frozen=True)
+class DiskNeed:
+    """What one file system has to take."""
+
+    folder: Path
+    need_bytes: int
+    free_bytes: int
+
+
+def cache_row(rows: tuple[PlanRow, ...], environ: Mapping[str, str]) -> tuple[PlanRow, ...]:
+    """pip keeps a copy of what it downloads, so that a second environment or a repair need not download again."""
+    kept = sum(row.footprint.download_bytes for row in rows)
+    if not kept or environ.get("PIP_NO_CACHE_DIR", "").lower() not in ("", "0", "false", "no", "off"):
+        return ()
+    return (PlanRow("pip's cache of the downloads", Footprint(0, kept), pip_cache_folder(environ)),)
+
+
+def pip_cache_folder(environ: Mapping[str, str]) -> Path:
+    """Where pip keeps its downloads, by the variables it heeds."""
+    if environ.get("PIP_CACHE_DIR"):
+        return Path(environ["PIP_CACHE_DIR"])
+    cache_home = environ.get("XDG_CACHE_HOME") or str(Path(environ.get("HOME") or "/") / ".cache")
+    return Path(cache_home) / "pip"
+
+
+def nearest_existing(folder: Path) -> Path:
+    """The folder itself, or the closest parent that is there."""
+    for place in (folder, *folder.parents):
+        if place.exists():
+            return place
+    return Path("/")
+
+
+def bytes_below(folder: Path) -> int:
+    """What a folder takes on disk already; 0 where it is not there. Files that vanish meanwhile count as gone."""
+    total = 0
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            try:
+                total += os.lstat(os.path.join(parent, name)).st_blocks * 512  # noqa: PTH116, PTH118
+            except FileNotFoundError:
+                continue
+    return total
+
+
+def _cells(what: str, footprint: Footprint, where: str) -> tuple[str, str, str, str]:
+    download = f"about {size(footprint.download_bytes)}" if footprint.download_bytes else "-"
+    return what, download, f"about {size(footprint.disk_bytes)}", where

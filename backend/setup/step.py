@@ -1,0 +1,142 @@
+"""One command of an installation: run with a deadline, its output in a log, its last line shown, and gone when setup is gone."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from backend.errors import SetupError
+from backend.setup.console import Console, duration
+
+POLL_S = 0.25
+TERM_GRACE_S = 5.0
+TAIL_BYTES = 4096
+QUOTED_LINES = 12  # of the log, in the message of a failed step
+
+# Asks the kernel to end this process with its parent (PR_SET_PDEATHSIG = 1, SIGKILL), then becomes the command: a pip left
+# behind by a killed setup would go on writing into an environment that the next setup works on.
+_TETHER = (
+    "import ctypes, os, sys\n"
+    "ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)\n"
+    "os.getppid() == int(sys.argv[1]) or os._exit(137)\n"
+    "os.execv(sys.argv[2], sys.argv[2:])\n"
+)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A command of an installation. argv[0] is an absolute path."""
+
+    title: str
+    argv: tuple[str, ...]
+    deadline_s: float
+
+
+@dataclass(frozen=True)
+class StepRunner:
+    """Runs steps one after the other, all output appended to one log."""
+
+    log_path: Path
+    console: Console
+    environ: Mapping[str, str]
+
+    def run(self, step: Step, *, number: int, total: int) -> None:
+        """Run one step to its end.
+
+        Raises:
+            SetupError: it failed or took longer than its deadline; the message quotes the end of its output.
+        """
+        started = time.monotonic()
+        head = f"[{number}/{total}] {step.title}"
+        self.console.line(head)
+        self.console.start_step()
+        with self.log_path.open("ab") as log_file:
+            log_file.write(f"\n== {head}: {' '.join(step.argv)}\n".encode())
+            log_file.flush()
+            offset = log_file.tell()
+            child = self._spawn(step, log_file.fileno())
+            with _ended_on_the_way_out(child):
+                returncode = self._wait(child, head=head, deadline=started + step.deadline_s, offset=offset)
+        elapsed = duration(time.monotonic() - started)
+        if returncode is None:
+            raise self._failure(step, f"did not end within {duration(step.deadline_s)}", offset)
+        if returncode != 0:
+            raise self._failure(step, f"failed with exit code {returncode} after {elapsed}", offset)
+        self.console.line(f"{head}: done in {elapsed}")
+
+    def _spawn(self, step: Step, output: int) -> "subprocess.Popen[bytes]":
+        tether = (sys.executable, "-I", "-S", "-c", _TETHER, str(os.getpid()))
+        return subprocess.Popen(
+            (*tether, *step.argv),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=dict(self.environ),
+            start_new_session=True,
+        )
+
+    def _wait(self, child: "subprocess.Popen[bytes]", *, head: str, deadline: float, offset: int) -> int | None:
+        """The exit code, or None at the deadline."""
+        started = time.monotonic()
+        while time.monotonic() < deadline:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return child.wait(timeout=POLL_S)
+            last = (last_lines(self.log_path, offset=offset, count=1) or [""])[0]
+            self.console.progress(f"{head} · {duration(time.monotonic() - started)} · {last}")
+        return None
+
+    def _failure(self, step: Step, what: str, offset: int) -> SetupError:
+        quoted = "\n".join(f"    {line}" for line in last_lines(self.log_path, offset=offset, count=QUOTED_LINES))
+        return SetupError(
+            f"'{step.title}' {what}. The end of its output:\n{quoted}\nAll of it: {self.log_path}",
+            hint=f"\n{hint_for(quoted)}",
+        )
+
+
+def hint_for(output: str) -> str:
+    """What to do about a failed step, by what pip printed."""
+    if "No space left on device" in output:
+        return "Free some disk space (or move the pip cache and TMPDIR to a larger disk), then run this again: it goes on where it stopped."
+    network = (
+        "Max retries exceeded",
+        "ConnectionError",
+        "timed out",
+        "NewConnectionError",
+        "Name or service not known",
+        "SSLError",
+    )
+    if any(sign in output for sign in network):
+        return "The package index cannot be reached. Name a mirror near you with --index-url URL (or VOLTA_INDEX_URL), then run this again."
+    if "No matching distribution found" in output:
+        return "This index has no such package for this Python. Try another with --index-url URL, or another Python (3.11 to 3.14)."
+    return "Run this again: it goes on where it stopped."
+
+
+def last_lines(path: Path, *, offset: int, count: int) -> list[str]:
+    """The last non-empty lines of a log that were written after an offset; looks at the last 4 KiB only."""
+    with path.open("rb") as file:
+        end = file.seek(0, os.SEEK_END)
+        file.seek(max(offset, end - TAIL_BYTES))
+        text = file.read().decode("utf-8", errors="replace")
+    return [line.rstrip() for line in text.replace("\r", "\n").splitlines() if line.strip()][-count:]
+
+
+@contextlib.contextmanager
+def _ended_on_the_way_out(child: "subprocess.Popen[bytes]") -> Iterator[None]:
+    """Whatever happens here (Ctrl-C, a deadline, an error), the child and its group do not outlive the step."""
+    try:
+        yield
+    finally:
+        if child.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(timeout=TERM_GRACE_S)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.wait(timeout=TERM_GRACE_S)
