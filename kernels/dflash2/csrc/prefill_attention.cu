@@ -1,0 +1,406 @@
+// Causal attention of many query tokens over a paged KV cache, for sm_70 (FlashAttention-2 tiling on mma.m8n8k4).
+//
+//   output[q, h] = sum_k p[q, k] * V[k, h / group_size],   p = softmax over the visible k of f(scale * Q[q, h].K[k])
+//
+// Query token i of a sequence of n queries and m keys stands at position m - n + i and sees the keys up to it: all, or
+// the last `window`. FP16 in and out; scores, softmax and sums in FP32, probabilities rounded to FP16 for the product.
+//
+// Launch: grid (query_heads, sequences, ceil(longest query / block rows)), 32 * WARPS threads, SHARED_BYTES dynamic
+// shared memory:  Q tile [block rows][row] | K tile [KEYS][row] | V tile [KEYS][row],  all FP16 and swizzled.
+// The last query block of a head walks the most keys, so it is launched first.
+//
+// A warp owns 16 * QUERY_TILES query rows. It computes the transposes
+//
+//   S^T = K Q^T   (row.col): quad-pairs 2 along keys x 2 along queries, so a 16x16 tile an mma
+//   O^T = V^T P^T (col.row): quad-pairs HEAD_DIM_QUAD_PAIRS along the head dim, the others along queries
+//
+// so that K, Q and V are read from shared memory row by row, 16 bytes a lane, and P never leaves the registers: a lane
+// of the second product gets its P operand from a lane of the first by two shuffles (see probability_operand).
+// With four quad-pairs along the head dim no two lanes read the same V chunk: half the V reads of the 2 x 2 layout for
+// twice the shuffles, which is the better bargain from head dim 192 up, where shared memory is the busiest unit.
+#include "arguments.cuh"
+
+struct Tile {
+  static constexpr int head_dim = HEAD_DIM, query_tiles = QUERY_TILES, keys = KEYS, warps = WARPS;
+  static constexpr int threads = 32 * warps;
+  static constexpr int warp_rows = 16 * query_tiles, block_rows = warp_rows * warps;
+  static constexpr int chunks = head_dim / kChunkHalves;
+  static constexpr int row = (head_dim + 63) / 64 * 64;  // halves; a multiple of the 8 chunks that a swizzle permutes
+  static constexpr int key_tiles = keys / 16;
+  static constexpr int dim_quad_pairs = HEAD_DIM_QUAD_PAIRS;
+  static constexpr int queries_a_product = 32 / dim_quad_pairs;  // columns of one warp-wide O^T product
+  static constexpr int query_groups = warp_rows / queries_a_product;
+  static constexpr int dim_tiles = head_dim / (8 * dim_quad_pairs);
+  static constexpr int copies = keys * chunks / threads;  // chunks a thread moves for one K or V tile
+  static constexpr int score_unroll = chunks % 8 == 0 ? 8 / query_tiles : 4;  // small loops: the L0 cache holds 12 KiB
+};
+static_assert(Tile::keys * Tile::chunks % Tile::threads == 0, "every thread copies the same number of chunks");
+static_assert(Tile::head_dim % (16 * Tile::dim_quad_pairs) == 0, "a V chunk pair spans whole quad-pairs");
+static_assert((Tile::block_rows + 2 * Tile::keys) * Tile::row * sizeof(half_bits) == SHARED_BYTES, "tile of variants.py");
+static_assert(SHARED_BYTES <= 98304, "the most shared memory a block can have on sm_70");
+
+// A row's chunk c is stored at c ^ swizzle(row), so that the 8 lanes of a 128-bit access phase hit 8 bank groups.
+// Q and K are read in phases of rows {0..3, 8..11} + const at one chunk: rows differ in bits 0, 1 and 3.
+DEVICE int query_key_swizzle(int row) { return (row & 3) | ((row >> 1) & 4); }
+// V is read in phases of rows {0, 1, 4, 5} + const at chunks {c, c + 2}: rows differ in bits 0 and 2.
+DEVICE int value_swizzle(int row) { return (row & 1) | (row & 4); }
+
+struct Sequence {
+  int first_query, query_count, key_count;
+  int shift;  // position of query i is i + shift
+};
+
+DEVICE Sequence load_sequence(const PrefillArguments& args, int index) {
+  const int first = args.query_start[index], count = args.query_start[index + 1] - first, keys = args.kv_length[index];
+  return {first, count, keys, keys - count};
+}
+
+// Softmax state of a warp. A lane holds four queries a tile: statistic x belongs to accumulator elements
+// i = 4 * (x >> 1) + (x & 1) and i + 2 of S^T, so to query 8 * (quad_pair >> 1) + accumulator_column(i).
+struct Softmax {
+  float maximum[Tile::query_tiles][4], sum[Tile::query_tiles][4];
+};
+DEVICE int element_of(int x) { return 4 * (x >> 1) + (x & 1); }
+
+using Scores = float[Tile::query_tiles][Tile::key_tiles][8];
+using Output = float[Tile::query_groups][Tile::dim_tiles][8];
+// P^T rounded to FP16: [..][step][x >> 1] packs elements i = 4 * (x >> 1) + 2 * step and i + 1.
+using Probabilities = u32[Tile::query_tiles][Tile::key_tiles][2][2];
+using Factors = float[Tile::query_groups][4];
+
+// Query of O^T element i in its group: the P operand's shuffles permute the columns of S^T to this order.
+DEVICE int output_query(const LaneMap& lane, int group, int i) {
+  const int quad = Tile::dim_quad_pairs == 2 ? 8 * (lane.quad_pair >> 1) : 0;
+  return group * Tile::queries_a_product + quad + 4 * lane.pair + 2 * (i >> 2) + (i & 1);
+}
+
+// First head dim of the chunk whose four halves `part` (0 or 1) make tile 2 * dim_pair + part of O^T.
+DEVICE int output_chunk(const LaneMap& lane, int dim_pair) {
+  return dim_pair * 2 * Tile::dim_quad_pairs + 2 * (lane.quad_pair & (Tile::dim_quad_pairs - 1)) + lane.half;
+}
+
+// The rows of a K or V tile that this thread copies: chunk offsets in the cache.
+struct TileRows {
+  static constexpr u32 outside = 0xffffffffu;  // no such key, or one before every query's window: zero, never read
+  u32 offset[Tile::copies];
+};
+
+DEVICE void locate_rows(TileRows& rows, const PagedCache& cache, const int* pages, int first_row, int lowest, int end) {
+#pragma unroll
+  for (int i = 0; i < Tile::copies; i++) {
+    const int index = threadIdx.x + i * Tile::threads, token = first_row + index / Tile::chunks;
+    const bool inside = token >= lowest && token < end;
+    rows.offset[i] = inside ? token_chunk(cache, pages, token) + index % Tile::chunks : TileRows::outside;
+  }
+}
+
+DEVICE void fetch_tile(uint4 (&staged)[Tile::copies], const half_bits* head, const TileRows& rows) {
+#pragma unroll
+  for (int i = 0; i < Tile::copies; i++) {
+    const u32 offset = rows.offset[i];
+    staged[i] = offset == TileRows::outside ? zero_chunk() : load_chunk_global(head + (u64)offset * kChunkHalves);
+  }
+}
+
+template <int (*swizzle)(int)>
+DEVICE void store_tile(half_bits* tile, const uint4 (&staged)[Tile::copies]) {
+#pragma unroll
+  for (int i = 0; i < Tile::copies; i++) {
+    const int index = threadIdx.x + i * Tile::threads, row = index / Tile::chunks, chunk = index % Tile::chunks;
+    store_chunk(tile + row * Tile::row + (chunk ^ swizzle(row)) * kChunkHalves, staged[i]);
+  }
+}
+
+DEVICE void load_query_tile(half_bits* tile, const PrefillArguments& args, const Sequence& seq, int first, int head) {
+  const half_bits* query = args.query + (u64)(seq.first_query + first) * args.query_token_stride + head * Tile::head_dim;
+  for (int index = threadIdx.x; index < Tile::block_rows * Tile::chunks; index += Tile::threads) {
+    const int row = index / Tile::chunks, chunk = index % Tile::chunks;
+    const half_bits* source = query + (u64)row * args.query_token_stride + chunk * kChunkHalves;
+    const uint4 value = first + row < seq.query_count ? load_chunk_global(source) : zero_chunk();
+    store_chunk(tile + row * Tile::row + (chunk ^ query_key_swizzle(row)) * kChunkHalves, value);
+  }
+}
+
+// S^T = K Q^T for the warp's queries.
+DEVICE void multiply_scores(Scores& score, const half_bits* keys, const half_bits* queries, const LaneMap& lane) {
+#pragma unroll
+  for (int t = 0; t < Tile::query_tiles; t++)
+#pragma unroll
+    for (int n = 0; n < Tile::key_tiles; n++)
+#pragma unroll
+      for (int i = 0; i < 8; i++) score[t][n][i] = 0.f;
+  const int key_row = 8 * (lane.quad_pair & 1) + lane.feed, query_row = 8 * (lane.quad_pair >> 1) + lane.feed;
+  const half_bits* key = keys + key_row * Tile::row;  // a swizzle does not change from one 16-row tile to the next
+  const half_bits* query = queries + query_row * Tile::row;
+  const int key_swizzle = query_key_swizzle(key_row), query_swizzle = query_key_swizzle(query_row);
+#pragma unroll Tile::score_unroll
+  for (int chunk = 0; chunk < Tile::chunks; chunk++) {
+    uint4 k[Tile::key_tiles], q[Tile::query_tiles];
+#pragma unroll
+    for (int n = 0; n < Tile::key_tiles; n++)
+      k[n] = load_chunk(key + 16 * n * Tile::row + (chunk ^ key_swizzle) * kChunkHalves);
+#pragma unroll
+    for (int t = 0; t < Tile::query_tiles; t++)
+      q[t] = load_chunk(query + 16 * t * Tile::row + (chunk ^ query_swizzle) * kChunkHalves);
+#pragma unroll
+    for (int t = 0; t < Tile::query_tiles; t++)
+#pragma unroll
+      for (int n = 0; n < Tile::key_tiles; n++) {
+        mma_row_col(score[t][n], k[n].x, k[n].y, q[t].x, q[t].y);
+        mma_row_col(score[t][n], k[n].z, k[n].w, q[t].z, q[t].w);
+      }
+  }
+}
+
+DEVICE void cap_scores(Scores& score, float softcap_inner) {
+#pragma unroll
+  for (int t = 0; t < Tile::query_tiles; t++)
+#pragma unroll
+    for (int n = 0; n < Tile::key_tiles; n++)
+#pragma unroll
+      for (int i = 0; i < 8; i++) score[t][n][i] = tanh_approx(score[t][n][i] * softcap_inner);
+}
+
+// Hides keys after a query's position and before its window. `distance`: position of the warp's first query minus the
+// block's first key.
+DEVICE void mask_scores(Scores& score, int distance, int window, const LaneMap& lane) {
+  const int lane_distance = distance + 8 * (lane.quad_pair >> 1) + 2 * lane.pair - 8 * (lane.quad_pair & 1) - lane.odd -
+                            4 * lane.half;
+#pragma unroll
+  for (int t = 0; t < Tile::query_tiles; t++)
+#pragma unroll
+    for (int n = 0; n < Tile::key_tiles; n++)
+#pragma unroll
+      for (int i = 0; i < 8; i++) {
+        const int behind = lane_distance + 16 * t + (i & 4) + (i & 1) - 16 * n - (i & 2);  // query minus key position
+        if (behind < 0 || behind >= window) score[t][n][i] = minus_infinity();
+      }
+}
+
+// Maximum or sum over the keys of a tile: they are spread over lane bits 0, 2 and 4.
+template <class Combine>
+DEVICE float reduce_over_keys(float value, Combine combine) {
+  value = combine(value, __shfl_xor_sync(kAllLanes, value, 1));
+  value = combine(value, __shfl_xor_sync(kAllLanes, value, 4));
+  return combine(value, __shfl_xor_sync(kAllLanes, value, 16));
+}
+
+// Turns the scores of one query tile into probabilities relative to the new maximum and returns in `decay` what the old
+// sums and outputs must be multiplied by. Sums add the rounded probabilities, so that rounding cancels in the quotient.
+DEVICE void update_softmax(float (&score)[Tile::key_tiles][8], u32 (&p)[Tile::key_tiles][2][2], float (&maximum)[4],
+                           float (&sum)[4], float (&decay)[4], float scale_log2) {
+#pragma unroll
+  for (int x = 0; x < 4; x++) {
+    const int i = element_of(x);
+    float highest = maximum[x];
+#pragma unroll
+    for (int n = 0; n < Tile::key_tiles; n++) highest = fmaxf(highest, fmaxf(score[n][i], score[n][i + 2]));
+    highest = reduce_over_keys(highest, [](float a, float b) { return fmaxf(a, b); });
+    const float reference = highest == minus_infinity() ? 0.f : highest;  // no visible key yet
+    decay[x] = exp2_approx((maximum[x] - reference) * scale_log2);
+    maximum[x] = highest;
+#pragma unroll
+    for (int n = 0; n < Tile::key_tiles; n++) {
+      // Subtract before scaling: the difference of equal scores is exactly 0, however large they are.
+      score[n][i] = exp2_approx((score[n][i] - reference) * scale_log2);
+      score[n][i + 2] = exp2_approx((score[n][i + 2] - reference) * scale_log2);
+    }
+  }
+#pragma unroll
+  for (int y = 0; y < 2; y++) {
+    sum[2 * y] *= decay[2 * y];
+    sum[2 * y + 1] *= decay[2 * y + 1];
+#pragma unroll
+    for (int n = 0; n < Tile::key_tiles; n++)
+#pragma unroll
+      for (int step = 0; step < 2; step++) {
+        const int i = 4 * y + 2 * step;
+        const u32 pair = pack_halves(to_half(score[n][i]), to_half(score[n][i + 1]));
+        p[n][step][y] = pair;
+        sum[2 * y] += low_half(pair);
+        sum[2 * y + 1] += high_half(pair);
+      }
+  }
+}
+
+// Brings a value a query from the lanes of S^T to those of O^T: factor[group][y] belongs to elements with
+// 2 * (i >> 2) + (i & 1) == y.
+DEVICE void move_to_output(Factors& factor, const float (&value)[Tile::query_tiles][4], const LaneMap& lane) {
+#pragma unroll
+  for (int t = 0; t < Tile::query_tiles; t++)
+#pragma unroll
+    for (int e = 0; e < 2; e++) {
+      if (Tile::dim_quad_pairs == 2) {  // half of the queries are the lane's own, the others its neighbour's (pair flipped)
+        const float own = lane.pair ? value[t][2 + e] : value[t][e];
+        const float give = lane.pair ? value[t][e] : value[t][2 + e];
+        const float got = __shfl_xor_sync(kAllLanes, give, 2);
+        factor[t][e] = lane.pair ? got : own;
+        factor[t][2 + e] = lane.pair ? own : got;
+      } else {  // lanes that differ in `odd` hold the same values: each offers the half that equals its `odd`
+        const float offer = lane.odd ? value[t][2 + e] : value[t][e];
+#pragma unroll
+        for (int side = 0; side < 2; side++)
+#pragma unroll
+          for (int y = 0; y < 2; y++)
+            factor[2 * t + side][2 * y + e] = __shfl_sync(kAllLanes, offer, lane.pair | (y << 1) | (side << 3));
+      }
+    }
+}
+
+DEVICE void scale_output(Output& output, const Factors& factor) {
+#pragma unroll
+  for (int g = 0; g < Tile::query_groups; g++)
+#pragma unroll
+    for (int d = 0; d < Tile::dim_tiles; d++)
+#pragma unroll
+      for (int i = 0; i < 8; i++) output[g][d][i] *= factor[g][2 * (i >> 2) + (i & 1)];
+}
+
+// The P operand of an O^T product for four keys 8 * key_half + 2 * step + {0, 1, 4, 5} of key tile n. The lane feeds key
+// odd + 4 * pair; its four columns are the queries {0, 1, 4, 5} + 2 * half of an 8-column block of S^T.
+DEVICE void probability_operand(u32 (&operand)[2], const Probabilities& p, int group, int n, int step, int key_half,
+                                const LaneMap& lane) {
+  const int t = Tile::dim_quad_pairs == 2 ? group : group / 2;
+  const int side = Tile::dim_quad_pairs == 2 ? lane.quad_pair >> 1 : group & 1;
+  const int source = lane.odd | (lane.half << 1) | (key_half << 2) | (side << 3) | (lane.pair << 4);
+  operand[0] = __shfl_sync(kAllLanes, p[t][n][step][0], source);
+  operand[1] = __shfl_sync(kAllLanes, p[t][n][step][1], source);
+}
+
+// O^T += V^T P^T. The loop over key_half stays a loop: its body alone is 2-5 KB of code.
+DEVICE void accumulate_output(Output& output, const Probabilities& p, const half_bits* values, const LaneMap& lane) {
+  const int lane_row = lane.odd + 4 * lane.pair, swizzle = value_swizzle(lane_row);
+#pragma unroll 1
+  for (int key_half = 0; key_half < 2; key_half++) {
+    const half_bits* value = values + (8 * key_half + lane_row) * Tile::row;
+#pragma unroll
+    for (int n = 0; n < Tile::key_tiles; n++)
+#pragma unroll
+      for (int step = 0; step < 2; step++) {
+        u32 operand[Tile::query_groups][2];
+#pragma unroll
+        for (int g = 0; g < Tile::query_groups; g++) probability_operand(operand[g], p, g, n, step, key_half, lane);
+#pragma unroll
+        for (int d = 0; d < Tile::dim_tiles / 2; d++) {
+          const int chunk = output_chunk(lane, d) ^ swizzle;
+          const uint4 v = load_chunk(value + (16 * n + 2 * step) * Tile::row + chunk * kChunkHalves);
+#pragma unroll
+          for (int g = 0; g < Tile::query_groups; g++) {
+            mma_col_row(output[g][2 * d], v.x, v.y, operand[g][0], operand[g][1]);
+            mma_col_row(output[g][2 * d + 1], v.z, v.w, operand[g][0], operand[g][1]);
+          }
+        }
+      }
+  }
+}
+
+// Writes the normalised output through the warp's own rows of the Q tile, so that global stores are whole chunks.
+DEVICE void store_output(const Output& output, const Factors& inverse_sum, half_bits* rows, const PrefillArguments& args,
+                         const Sequence& seq, int first, int head, const LaneMap& lane) {
+#pragma unroll
+  for (int g = 0; g < Tile::query_groups; g++)
+#pragma unroll
+    for (int d = 0; d < Tile::dim_tiles; d++)
+#pragma unroll
+      for (int i = 0; i < 8; i++) {
+        const int row = output_query(lane, g, i), chunk = output_chunk(lane, d / 2) ^ query_key_swizzle(row);
+        const float value = output[g][d][i] * inverse_sum[g][2 * (i >> 2) + (i & 1)];
+        rows[row * Tile::row + chunk * kChunkHalves + 4 * (d & 1) + (i & 2) + lane.odd] = to_half(value);
+      }
+  __syncwarp();
+  half_bits* target = args.output + (u64)(seq.first_query + first) * args.output_token_stride + head * Tile::head_dim;
+  for (int index = threadIdx.x % kWarpSize; index < Tile::warp_rows * Tile::chunks; index += kWarpSize) {
+    const int row = index / Tile::chunks, chunk = index % Tile::chunks;
+    const uint4 value = load_chunk(rows + row * Tile::row + (chunk ^ query_key_swizzle(row)) * kChunkHalves);
+    if (first + row < seq.query_count)
+      store_chunk(target + (u64)row * args.output_token_stride + chunk * kChunkHalves, value);
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(Tile::threads, BLOCKS_PER_SM) ENTRY_POINT(PrefillArguments args) {
+  DYNAMIC_SHARED(shared);
+  half_bits* query_tile = reinterpret_cast<half_bits*>(shared);
+  half_bits* key_tile = query_tile + Tile::block_rows * Tile::row;
+  half_bits* value_tile = key_tile + Tile::keys * Tile::row;
+  const LaneMap lane = lane_map(threadIdx.x % kWarpSize);
+  const int head = blockIdx.x, warp_row = threadIdx.x / kWarpSize * Tile::warp_rows;
+  const Sequence seq = load_sequence(args, blockIdx.y);
+  const int first_query = (int)(gridDim.z - 1 - blockIdx.z) * Tile::block_rows;
+  if (first_query >= seq.query_count) return;
+
+  const int* pages = args.cache.block_table + (u64)blockIdx.y * args.cache.block_table_stride;
+  const u64 head_offset = (u64)(head / args.group_size) * args.cache.head_stride_chunks * kChunkHalves;
+  const half_bits *keys = args.cache.keys + head_offset, *values = args.cache.values + head_offset;
+  const int window = args.scoring.window > 0 ? args.scoring.window : 0x7fffffff;
+  const bool has_queries = first_query + warp_row < seq.query_count;  // the warp's: it helps to copy in any case
+  const int position = first_query + seq.shift;  // of the block's first query
+  const int lowest = max(0, position - window + 1);
+  const int first_block = lowest / Tile::keys;
+  const int last_block = (min(first_query + Tile::block_rows, seq.query_count) - 1 + seq.shift) / Tile::keys;
+
+  TileRows rows;
+  uint4 staged[Tile::copies];
+  locate_rows(rows, args.cache, pages, first_block * Tile::keys, lowest, seq.key_count);
+  fetch_tile(staged, keys, rows);
+  load_query_tile(query_tile, args, seq, first_query, head);
+  store_tile<query_key_swizzle>(key_tile, staged);
+
+  Output output;
+  Softmax softmax;
+#pragma unroll
+  for (int g = 0; g < Tile::query_groups; g++)
+#pragma unroll
+    for (int d = 0; d < Tile::dim_tiles; d++)
+#pragma unroll
+      for (int i = 0; i < 8; i++) output[g][d][i] = 0.f;
+#pragma unroll
+  for (int t = 0; t < Tile::query_tiles; t++)
+#pragma unroll
+    for (int x = 0; x < 4; x++) {
+      softmax.maximum[t][x] = minus_infinity();
+      softmax.sum[t][x] = 0.f;
+    }
+  __syncthreads();
+
+  for (int block = first_block; block <= last_block; block++) {
+    const int distance = position + warp_row - block * Tile::keys;  // of the warp's first query from the first key
+    const bool is_seen =
+        has_queries && distance + Tile::warp_rows > 0 && distance - (Tile::keys - 1) < window;
+    const bool is_last = block == last_block;
+    fetch_tile(staged, values, rows);
+    if (!is_last) locate_rows(rows, args.cache, pages, (block + 1) * Tile::keys, lowest, seq.key_count);
+    Probabilities p;
+    if (is_seen) {
+      Scores score;
+      float decay[Tile::query_tiles][4];
+      Factors factor;
+      multiply_scores(score, key_tile, query_tile + warp_row * Tile::row, lane);
+      if (args.scoring.softcap_inner != 0.f) cap_scores(score, args.scoring.softcap_inner);
+      if (distance < Tile::keys - 1 || distance + Tile::warp_rows - 1 >= window)
+        mask_scores(score, distance, window, lane);
+#pragma unroll
+      for (int t = 0; t < Tile::query_tiles; t++)
+        update_softmax(score[t], p[t], softmax.maximum[t], softmax.sum[t], decay[t], args.scoring.scale_log2);
+      move_to_output(factor, decay, lane);
+      scale_output(output, factor);
+    }
+    store_tile<value_swizzle>(value_tile, staged);
+    __syncthreads();  // V is complete; nobody reads K any more
+    if (!is_last) fetch_tile(staged, keys, rows);
+    if (is_seen) accumulate_output(output, p, value_tile, lane);
+    if (!is_last) store_tile<query_key_swizzle>(key_tile, staged);
+    __syncthreads();  // K is complete; nobody reads V any more
+  }
+
+  float inverse[Tile::query_tiles][4];
+#pragma unroll
+  for (int t = 0; t < Tile::query_tiles; t++)
+#pragma unroll
+    for (int x = 0; x < 4; x++) {
+      const float sum = reduce_over_keys(softmax.sum[t][x], [](float a, float b) { return a + b; });
+      inverse[t][x] = sum > 0.f ? reciprocal_approx(sum) : 0.f;  // a query that sees no key gets zero
+    }
+  Factors inverse_sum;
+  move_to_output(inverse_sum, inverse, lane);
+  store_output(output, inverse_sum, query_tile + warp_row * Tile::row, args, seq, first_query + warp_row, head, lane);
+}
