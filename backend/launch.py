@@ -5,6 +5,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pydantic import SecretStr
+
+from backend.models import LocalModel
+from backend.presets import Flag, Preset
+
+REQUEST_METRICS_FLAG = "--enable-per-request-metrics"
+CACHED_TOKENS_FLAG = "--enable-prompt-tokens-details"
 SECRET_MARKERS = ("KEY", "TOKEN", "SECRET", "PASSWORD")
 REDACTED = "***"
 
@@ -49,6 +56,69 @@ class LaunchSpec:
         return text
 
 
-def model_folder(models: Path, model_id: str) -> Path:
-    """Where a model of this id lies."""
-    return models / model_id
+@dataclass(frozen=True)
+class EngineTools:
+    """What planning needs to know of an engine environment."""
+
+    python: Path  # its interpreter
+    flags: frozenset[str]  # what its own --help lists, such as "--enable-per-request-metrics"; empty when not probed
+
+
+@dataclass(frozen=True)
+class Listen:
+    """Where the engine shall answer, and the key it shall ask for."""
+
+    port: int
+    host: str = "127.0.0.1"
+    api_key: SecretStr | None = None
+
+
+def plan(preset: Preset, model: LocalModel, *, tools: EngineTools, listen: Listen) -> LaunchSpec:
+    """The exact command for a preset on this environment. Pure: looks at nothing, starts nothing."""
+    metrics = REQUEST_METRICS_FLAG in tools.flags
+    optional = [flag for flag in (REQUEST_METRICS_FLAG, CACHED_TOKENS_FLAG) if flag in tools.flags]
+    argv = (
+        *(str(tools.python), "-P", "-m", "vllm.entrypoints.openai.api_server"),
+        *("--model", str(model.folder), "--served-model-name", preset.served_name),
+        *("--host", listen.host, "--port", str(listen.port)),
+        *("--dtype", preset.dtype, "--max-model-len", str(preset.context)),
+        *_spell(preset.flags),
+        *optional,
+    )
+    return LaunchSpec(
+        title=preset.title.en,
+        preset=preset.name,
+        argv=argv,
+        env=_environment(preset, listen),
+        host=listen.host,
+        port=listen.port,
+        served_model=preset.served_name,
+        max_model_len=preset.context,
+        ready_timeout_s=preset.ready_timeout_s,
+        expected_ready_s=preset.expected_ready_s,
+        reports_request_metrics=metrics,
+        secrets=frozenset({listen.api_key.get_secret_value()} if listen.api_key else ()),
+    )
+
+
+def _spell(flags: Mapping[str, Flag]) -> tuple[str, ...]:
+    """Flags as argv words: true is the bare flag, false its --no- form."""
+    words: list[str] = []
+    for name, value in flags.items():
+        if isinstance(value, bool):
+            words.append(f"--{name}" if value else f"--no-{name}")
+        else:
+            words += [f"--{name}", str(value)]
+    return tuple(words)
+
+
+def _environment(preset: Preset, listen: Listen) -> dict[str, str]:
+    """What the engine gets besides its minimal environment: no hub, no usage reports, a bounded KV cache."""
+    fixed = {
+        "VLLM_CPU_KVCACHE_SPACE": str(preset.kv_cache_gib),
+        "HF_HUB_OFFLINE": "1",
+        "VLLM_NO_USAGE_STATS": "1",
+        "PYTHONUNBUFFERED": "1",
+    }
+    key = {"VLLM_API_KEY": listen.api_key.get_secret_value()} if listen.api_key else {}
+    return {**fixed, **preset.env, **key}

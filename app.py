@@ -1,0 +1,142 @@
+"""The composition root: argv to settings, panel, page and server. Engines outlive it unless told otherwise."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import sys
+import webbrowser
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")  # before gradio is imported: no request leaves this machine
+
+import gradio as gr
+import uvicorn
+from fastapi import FastAPI, WebSocket
+from fastapi.responses import JSONResponse
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+
+from backend.errors import PanelError
+from backend.panel import Panel
+from backend.settings import Settings, read_settings
+from ui import page
+from ui.live import serve_live
+from ui.theme import FAVICON, STYLE_SHEET, page_script, page_theme
+from ui.visitor import BrowserCookie
+
+log = logging.getLogger("volta")
+
+SHIPPED_PRESETS = Path(__file__).parent / "presets"
+# Gradio's queue loop wakes every 1 ms to look for work: 2.7 % of a core with no page open. Our handlers leave the
+# queue out, so nothing waits for it; 0.25 s brings it to nothing measurable.
+GRADIO_QUEUE_POLL_S = 0.25
+_LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
+
+
+def build_app(settings: Settings) -> FastAPI:
+    """Panel and page as one ASGI application; the panel lives as long as the application's lifespan."""
+    panel = Panel(settings, shipped_presets=SHIPPED_PRESETS)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        await panel.open()
+        try:
+            yield
+        finally:
+            await panel.close()
+
+    app = FastAPI(title=page.TITLE, docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan)
+    app.add_middleware(BrowserCookie)
+    # A page of another site whose name resolves to 127.0.0.1 must not be able to speak to the panel.
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=[*_LOOPBACK_NAMES, *settings.allowed_hosts])
+
+    @app.get("/healthz")
+    async def health() -> JSONResponse:
+        return JSONResponse({"status": "ok"})
+
+    @app.websocket("/live")
+    async def live(websocket: WebSocket) -> None:
+        await serve_live(panel, websocket)
+
+    blocks = page.build(panel)
+    blocks._queue.sleep_when_free = GRADIO_QUEUE_POLL_S  # no public setting
+    return gr.mount_gradio_app(
+        app,
+        blocks,
+        path="/",
+        theme=page_theme(),
+        css_paths=[STYLE_SHEET],
+        head=page_script(),
+        favicon_path=str(FAVICON),
+        footer_links=[],
+        run_history=False,
+        mcp_server=False,
+        ssr_mode=False,
+        enable_monitoring=False,
+        pwa=False,
+        show_error=False,
+    )
+
+
+class Server(uvicorn.Server):
+    """uvicorn that says when it serves."""
+
+    def __init__(self, config: uvicorn.Config, *, address: str, open_browser: bool) -> None:
+        super().__init__(config)
+        self._address = address
+        self._open_browser = open_browser
+
+    async def startup(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
+        await super().startup(sockets)  # type: ignore[arg-type]
+        if not self.started:
+            return
+        log.info("Volta Panel is at %s (Ctrl+C ends it; engines go on)", self._address)
+        if self._open_browser:
+            await asyncio.to_thread(webbrowser.open, self._address)
+
+
+def has_desktop() -> bool:
+    """Whether a browser window could appear for the person who started us."""
+    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")) and not os.environ.get("SSH_CONNECTION")
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the panel until it is told to end. Returns the exit status."""
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.INFO, stream=sys.stderr)
+    try:
+        settings = read_settings(argv)
+        logging.getLogger().setLevel(settings.log_level.upper())
+        logging.getLogger("httpx").setLevel(logging.WARNING)  # a line for every health check otherwise
+        return _serve(settings)
+    except PanelError as err:
+        log.error("%s", err)
+        return 2
+
+
+def _serve(settings: Settings) -> int:
+    settings.state_folder.create()
+    app = build_app(settings)
+    os.chdir(settings.state_folder.work)  # Gradio serves files below the working folder: an empty one
+    config = uvicorn.Config(
+        app,
+        host=settings.host,
+        port=settings.port,
+        root_path=settings.root_path,
+        log_level="warning",
+        log_config=None,
+        timeout_graceful_shutdown=5,
+        ws_max_size=64 * 1024,
+        ws_ping_interval=20,
+        server_header=False,
+        access_log=False,
+    )
+    opens = settings.open_browser == "yes" or (settings.open_browser == "auto" and has_desktop())
+    address = f"http://{settings.host}:{settings.port}{settings.root_path}/"
+    server = Server(config, address=address, open_browser=opens)
+    asyncio.run(server.serve())
+    return 0 if server.started else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

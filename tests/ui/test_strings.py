@@ -1,0 +1,69 @@
+"""The string table: complete in both languages, every key used, every used key there."""
+
+import re
+import string
+from pathlib import Path
+
+import pytest
+
+from backend.engine_status import EngineState, Stage
+from backend.gpu_snapshot import DriverGap, GpuCardState
+from ui.strings import STRINGS, Language, preferred_language, text
+
+UI = Path(__file__).parents[2] / "ui"
+COMPUTED = {
+    *(f"state.{state}" for state in EngineState),
+    *(f"stage.{stage}" for stage in Stage),
+    *(f"gap.{gap}" for gap in DriverGap),
+    *(f"card.{state}" for state in GpuCardState),
+    *(f"timing.{figure}" for figure in ("ttft", "tpot", "prefill", "decode")),
+    *(f"unit.{unit}" for unit in ("s", "min", "h", "d")),
+}
+SAME_IN_BOTH = {"bar.cpu", "launch.curl", "launch.python"}
+
+
+def fields(words: str) -> set[str]:
+    return {name for _, name, _, _ in string.Formatter().parse(words) if name}
+
+
+@pytest.mark.parametrize("key", STRINGS)
+def test_both_languages_say_it_with_the_same_fields(key: str) -> None:
+    english, chinese = STRINGS[key]
+    assert english.strip() and chinese.strip()
+    assert fields(english) == fields(chinese)
+    if key not in SAME_IN_BOTH:
+        assert re.search(r"[\u4e00-\u9fff]|token", chinese), f"{key} is not in Chinese: {chinese}"
+        assert not re.search(r"[\u4e00-\u9fff]", english)
+
+
+def test_every_computed_key_is_there() -> None:
+    assert COMPUTED - set(STRINGS) == set()
+
+
+def test_every_string_is_used_and_every_used_string_exists() -> None:
+    code = "\n".join(path.read_text() for path in [*UI.glob("*.py"), *UI.glob("assets/*.js")] if path.name != "strings.py")
+    mentioned = set(re.findall(r"""["'`]([a-z_]+(?:\.[a-z_]+)*)["'`]""", code))
+    unused = set(STRINGS) - mentioned - COMPUTED
+    assert unused == set()
+    asked = set(re.findall(r"""(?:text|template|word)\(\s*["']([a-z_.]+)["']""", code)) | set(re.findall(r"""\w+="((?:chat|tab)\.[a-z_]+)\"""", code))
+    assert asked - set(STRINGS) == set()
+
+
+@pytest.mark.parametrize(
+    ("header", "language"),
+    [
+        ("zh-CN,zh;q=0.9,en;q=0.8", Language.ZH),
+        ("en-US,en;q=0.9,zh;q=0.8", Language.EN),
+        ("de-DE,de;q=0.9", Language.EN),
+        ("fr, zh-TW;q=0.5", Language.ZH),
+        ("", Language.EN),
+        (";;,,\x00", Language.EN),
+    ],
+)
+def test_the_first_known_language_of_the_browser_wins(header: str, language: Language) -> None:
+    assert preferred_language(header) is language
+
+
+def test_a_missing_field_is_an_error_not_a_gap() -> None:
+    with pytest.raises(KeyError):
+        text("launch.run", Language.EN)

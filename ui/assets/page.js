@@ -1,0 +1,71 @@
+// What a click or key does on the page itself: actions to the panel, copying, theme, language, tabs.
+"use strict";
+(() => {
+  const volta = window.volta;
+  const cookie = (name) => document.cookie.split("; ").find((part) => part.startsWith(name + "="))?.slice(name.length + 1);
+  const remember = (name, value) => { document.cookie = `${name}=${value}; path=/; max-age=31536000; samesite=strict`; };
+
+  // The theme is a matter of this browser alone: dark where the system is, until a person chooses.
+  const dark = () => (cookie("volta_theme") ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
+  const showTheme = () => { document.body.classList.toggle("dark", dark()); document.documentElement.style.colorScheme = dark() ? "dark" : "light"; };
+
+  function toast(text, kind) {
+    let box = document.getElementById("vp-toasts");
+    if (!box) {
+      box = document.createElement("div");
+      box.id = "vp-toasts";
+      box.setAttribute("role", "status");
+      document.body.append(box);
+    }
+    const note = document.createElement("div");
+    note.className = `vp-toast is-${kind}`;
+    note.textContent = text;
+    box.append(note);
+    while (box.childElementCount > 4) box.firstElementChild.remove();
+    setTimeout(() => note.remove(), kind === "error" ? 12000 : 2500);
+  }
+
+  async function copy(button) {
+    const source = button.closest("[data-copy-from]").querySelector("pre");
+    try {
+      await navigator.clipboard.writeText(source.textContent);
+      toast(volta.word("copied"), "info");
+    } catch {
+      toast(volta.word("copy_failed"), "error");
+    }
+  }
+  const showTab = (name) => document.getElementById(`vp-tab-${name}-button`)?.click();
+
+  const local = {
+    copy,
+    theme: () => { remember("volta_theme", dark() ? "light" : "dark"); showTheme(); },
+    tab: (button) => showTab(button.dataset.tab),
+    language: (button) => { // the panel re-renders its fragments, a Gradio event the labels of its components
+      remember("volta_language", button.dataset.language);
+      volta.send({ language: button.dataset.language });
+      volta.relabel?.();
+    },
+  };
+
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("[data-do]");
+    if (!button) return;
+    const action = button.dataset.do;
+    if (local[action]) return void local[action](button);
+    if (!volta.send({ do: action, engine: button.dataset.engine, preset: button.dataset.preset })) toast(volta.word("bar.reconnecting"), "error");
+    if (button.dataset.tab) showTab(button.dataset.tab);
+  });
+  document.addEventListener("change", (event) => {
+    if (event.target.dataset?.do === "chat.engine") volta.send({ do: "chat.engine", engine: event.target.value });
+  });
+  // Enter that ends an input method's composition (Chinese, Japanese) must not send the half-written message.
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.isComposing || event.keyCode === 229)) event.stopPropagation();
+    if (event.key === "Escape" && document.body.classList.contains("vp-answering")) document.getElementById("vp-stop")?.click();
+  }, true);
+
+  volta.on("toast", ({ text, kind }) => toast(text, kind));
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", showTheme);
+  const begin = () => { showTheme(); volta.start(); };
+  if (document.body) begin(); else document.addEventListener("DOMContentLoaded", begin);
+})();

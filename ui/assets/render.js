@@ -1,0 +1,162 @@
+// Puts frames into the page: slots (whole fragments), lists (keyed children), logs (lines by number), chat (blocks by index).
+// Fragments come rendered and escaped from the panel; everything else goes in as text.
+"use strict";
+(() => {
+  const volta = window.volta;
+  const LOG_LINES = 2000;
+  const slots = new Map(); // name -> html, kept for elements that appear later
+  const lists = new Map(); // name -> [[key, html], ...]
+  let chat = null; // {messages: Map id -> {role, html, blocks, foot}, order, empty}
+  let words = {};
+
+  const find = (attribute, name) => document.querySelector(`[${attribute}="${CSS.escape(name)}"]`);
+  const atEnd = (box) => box.scrollHeight - box.scrollTop - box.clientHeight < 40;
+  const word = (key) => words[key] ?? "";
+
+  function fillSlot(element, html) {
+    if (element.vpHtml === html) return;
+    element.vpHtml = html;
+    element.innerHTML = html;
+    attach(element);
+  }
+  function fillList(element, items) {
+    const wanted = new Set(items.map(([key]) => key));
+    for (const child of [...element.children]) if (!wanted.has(child.dataset.key)) child.remove();
+    items.forEach(([key, html], index) => {
+      let child = [...element.children].find((candidate) => candidate.dataset.key === key);
+      if (!child) { child = document.createElement("div"); child.dataset.key = key; }
+      if (element.children[index] !== child) element.insertBefore(child, element.children[index] ?? null);
+      fillSlot(child, html);
+    });
+  }
+
+  // What arrived before an element existed is filled in when it appears.
+  function attach(root) {
+    for (const element of root.querySelectorAll("[data-slot]")) if (slots.has(element.dataset.slot)) fillSlot(element, slots.get(element.dataset.slot));
+    for (const element of root.querySelectorAll("[data-list]")) if (lists.has(element.dataset.list)) fillList(element, lists.get(element.dataset.list));
+    for (const element of root.querySelectorAll("[data-log]")) watch.observe(element);
+    if (root.querySelector("[data-chat]")) drawChat();
+    tick();
+  }
+
+  // A log is asked for only while it can be seen.
+  const watched = new Set();
+  const watch = new IntersectionObserver((entries) => {
+    for (const { target, isIntersecting } of entries) {
+      const engine = target.dataset.log;
+      if (!target.isConnected || !isIntersecting) watched.delete(engine); else watched.add(engine);
+    }
+    volta.send({ watch: [...watched] });
+  });
+
+  function addLines({ engine, lines, skipped, reset }) {
+    const box = find("data-log", engine);
+    if (!box) return;
+    const follow = atEnd(box);
+    if (reset) box.replaceChildren();
+    if (skipped) {
+      const gap = document.createElement("div");
+      gap.className = "vp-skipped";
+      gap.textContent = word("launch.log_skipped").replace("{lines}", skipped);
+      box.append(gap);
+    }
+    for (const [number, text] of lines) {
+      let row = box.lastElementChild;
+      while (row && Number(row.dataset.number) > number) row = row.previousElementSibling;
+      if (!row || Number(row.dataset.number) !== number) {
+        row = document.createElement("div");
+        row.dataset.number = number;
+        box.append(row);
+      }
+      row.textContent = text || " ";
+    }
+    while (box.childElementCount > LOG_LINES) box.firstElementChild.remove();
+    if (follow) box.scrollTop = box.scrollHeight;
+  }
+
+  function messageElement(id, message) {
+    const element = document.createElement("div");
+    element.className = `vp-message is-${message.role}`;
+    element.dataset.message = id;
+    element.innerHTML = message.html; // holds .vp-blocks and .vp-foot for an answer
+    (message.blocks ?? []).forEach((html, index) => setBlock(element, index, html));
+    const foot = element.querySelector(".vp-foot");
+    if (foot) foot.innerHTML = message.foot ?? "";
+    return element;
+  }
+  function setBlock(element, index, html) {
+    const holder = element.querySelector(".vp-blocks");
+    while (holder.children.length <= index) holder.append(document.createElement("div"));
+    holder.children[index].innerHTML = html;
+  }
+  function drawChat() {
+    const box = document.querySelector("[data-chat]");
+    if (!box || !chat) return;
+    const parts = chat.order.map((id) => messageElement(id, chat.messages.get(id)));
+    box.replaceChildren(...parts);
+    if (!parts.length) { const empty = document.createElement("div"); empty.innerHTML = chat.empty; box.append(empty); }
+    box.scrollTop = box.scrollHeight;
+    document.body.classList.toggle("vp-answering", chat.answering);
+    tick();
+  }
+  function resetChat(frame) {
+    chat = { messages: new Map(), order: [], empty: frame.empty, answering: frame.answering };
+    for (const message of frame.messages) { chat.messages.set(message.id, message); chat.order.push(message.id); }
+    drawChat();
+  }
+  function appendMessages(frame) {
+    if (!chat) return;
+    const box = document.querySelector("[data-chat]");
+    if (!chat.order.length) box?.replaceChildren();
+    for (const message of frame.messages) {
+      chat.messages.set(message.id, message);
+      chat.order.push(message.id);
+      box?.append(messageElement(message.id, message));
+    }
+    chat.answering = frame.answering;
+    document.body.classList.toggle("vp-answering", chat.answering);
+    if (box) box.scrollTop = box.scrollHeight; // one's own message is always brought into view
+  }
+  function growAnswer({ id, from, blocks, foot, answering }) {
+    const message = chat?.messages.get(id);
+    if (!message) return;
+    message.blocks = [...message.blocks.slice(0, from), ...blocks];
+    if (foot !== undefined) message.foot = foot;
+    chat.answering = answering;
+    document.body.classList.toggle("vp-answering", answering);
+    const element = find("data-message", id), box = document.querySelector("[data-chat]");
+    if (!element || !box) return;
+    const follow = atEnd(box);
+    blocks.forEach((html, offset) => setBlock(element, from + offset, html));
+    const holder = element.querySelector(".vp-blocks");
+    while (holder.children.length > message.blocks.length) holder.lastElementChild.remove();
+    if (foot !== undefined) element.querySelector(".vp-foot").innerHTML = foot;
+    if (follow) box.scrollTop = box.scrollHeight;
+  }
+
+  // "3 min 12 s" since a wall-clock second; ticks here so that the panel need not push a clock.
+  function span(seconds) {
+    const s = Math.max(0, Math.floor(seconds)), u = (key) => ` ${word("unit." + key)}`;
+    if (s < 60) return s + u("s");
+    if (s < 3600) return Math.floor(s / 60) + u("min") + " " + (s % 60) + u("s");
+    if (s < 86400) return Math.floor(s / 3600) + u("h") + " " + Math.floor((s % 3600) / 60) + u("min");
+    return Math.floor(s / 86400) + u("d") + " " + Math.floor((s % 86400) / 3600) + u("h");
+  }
+  let clockOffset = 0; // panel clock minus browser clock, seconds
+  function tick() {
+    const now = Date.now() / 1000 + clockOffset;
+    for (const element of document.querySelectorAll("[data-since]")) element.textContent = span(now - Number(element.dataset.since));
+  }
+  setInterval(tick, 1000);
+
+  volta.on("slot", ({ slot, html }) => { slots.set(slot, html); const element = find("data-slot", slot); if (element) fillSlot(element, html); tick(); });
+  volta.on("list", ({ list, items }) => { lists.set(list, items); const element = find("data-list", list); if (element) fillList(element, items); });
+  volta.on("log", addLines);
+  volta.on("chat", resetChat);
+  volta.on("append", appendMessages);
+  volta.on("grow", growAnswer);
+  volta.on("words", (frame) => { words = frame.words; clockOffset = frame.now - Date.now() / 1000; document.documentElement.lang = frame.language; tick(); });
+  volta.greet(() => ({ watch: [...watched] }));
+  volta.attach = attach;
+  volta.word = word;
+})();

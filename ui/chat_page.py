@@ -1,0 +1,148 @@
+"""The Chat tab: the conversation (pushed), the composer and the chat's settings (Gradio)."""
+
+import html
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import gradio as gr
+
+from backend.chat import ChatSettings
+from backend.errors import PanelError
+from backend.panel import Panel
+from backend.viewer import Viewer
+from ui.labels import Labels
+from ui.strings import Language, text
+from ui.visitor import language_of, viewer_of
+
+MAX_TOKENS_LIMIT = 32_768
+
+
+def build(panel: Panel, labels: Labels) -> list[Any]:
+    """Make the tab's components and wire them. Returns the settings components, for the page's load event."""
+    english = partial(text, language=Language.EN)
+    with gr.Column(elem_id="vp-chat-column"):
+        gr.HTML(
+            '<div class="vp" data-slot="chat/head" style="min-height:34px"></div>',
+            js_on_load="volta.attach(element)",
+            elem_id="vp-chat-top",
+        )
+        gr.HTML(
+            '<div class="vp vp-chat" data-chat tabindex="0" role="log"></div>',
+            js_on_load="volta.attach(element)",
+            elem_id="vp-chat-log",
+        )
+        with gr.Row(elem_id="vp-composer"):
+            message = gr.Textbox(
+                placeholder=english("chat.placeholder"),
+                label=english("chat.message"),
+                show_label=False,
+                container=False,
+                lines=1,
+                max_lines=8,
+                elem_id="vp-message",
+                autofocus=True,
+                scale=1,
+            )
+            send = gr.Button(english("chat.send"), variant="primary", elem_id="vp-send", scale=0)
+            stop = gr.Button(english("chat.stop"), variant="stop", elem_id="vp-stop", scale=0)
+        with gr.Accordion(english("chat.settings"), open=False, elem_id="vp-chat-settings") as accordion:
+            system_prompt = gr.Textbox(
+                label=english("chat.system_prompt"),
+                info=english("chat.system_prompt_info"),
+                lines=2,
+                max_lines=8,
+                elem_id="vp-system-prompt",
+            )
+            with gr.Row():
+                temperature = gr.Slider(
+                    0,
+                    2,
+                    step=0.05,
+                    value=0.7,
+                    label=english("chat.temperature"),
+                    info=english("chat.temperature_info"),
+                    elem_id="vp-temperature",
+                )
+                max_tokens = gr.Slider(
+                    1,
+                    MAX_TOKENS_LIMIT,
+                    step=1,
+                    value=512,
+                    label=english("chat.max_tokens"),
+                    info=english("chat.max_tokens_info"),
+                    elem_id="vp-max-tokens",
+                )
+    labels.follow(message, placeholder="chat.placeholder", label="chat.message")
+    labels.follow(send, value="chat.send")
+    labels.follow(stop, value="chat.stop")
+    labels.follow(accordion, label="chat.settings")
+    labels.follow(system_prompt, label="chat.system_prompt", info="chat.system_prompt_info")
+    labels.follow(temperature, label="chat.temperature", info="chat.temperature_info")
+    labels.follow(max_tokens, label="chat.max_tokens", info="chat.max_tokens_info")
+    _wire(panel, message=message, send=send, stop=stop, settings=[system_prompt, temperature, max_tokens])
+    return [system_prompt, temperature, max_tokens]
+
+
+def _wire(panel: Panel, *, message: gr.Textbox, send: gr.Button, stop: gr.Button, settings: list[Any]) -> None:
+    ask = {"fn": partial(send_message, panel), "inputs": [message], "outputs": [message]}
+    quiet: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
+    message.submit(**ask, **quiet)
+    send.click(**ask, **quiet)
+    stop.click(partial(stop_answer, panel), **quiet)
+    system_prompt, temperature, max_tokens = settings
+    for event in (system_prompt.blur, temperature.release, max_tokens.release, temperature.change, max_tokens.change):
+        event(partial(save_settings, panel), inputs=settings, **quiet)
+
+
+async def send_message(panel: Panel, words: str, request: gr.Request) -> str:
+    """Ask the question; the answer arrives by push. The box is emptied only when the question was taken."""
+    viewer = _viewer(request)
+    try:
+        await panel.chats.send(viewer, words)
+    except PanelError as err:
+        raise _shown(panel, err, request) from err
+    return ""
+
+
+async def stop_answer(panel: Panel, request: gr.Request) -> None:
+    """End the running answer."""
+    await panel.chats.stop(_viewer(request))
+
+
+async def save_settings(
+    panel: Panel, system_prompt: str, temperature: float, max_tokens: float, request: gr.Request
+) -> None:
+    """Keep what a person set for this conversation."""
+    viewer = _viewer(request)
+    present = (await panel.chats.conversation(viewer)).settings
+    wanted = replace(
+        present, system_prompt=system_prompt or "", temperature=float(temperature), max_tokens=int(max_tokens)
+    )
+    if wanted == present:
+        return
+    try:
+        await panel.chats.update_settings(viewer, wanted)
+    except PanelError as err:
+        raise _shown(panel, err, request) from err
+
+
+async def present_settings(panel: Panel, viewer: Viewer) -> list[Any]:
+    """The values of the settings components for this viewer."""
+    settings: ChatSettings = (await panel.chats.conversation(viewer)).settings
+    return [settings.system_prompt, settings.temperature, settings.max_tokens or 512]
+
+
+def _viewer(request: gr.Request) -> Viewer:
+    viewer = viewer_of(request.cookies)
+    if viewer is None:
+        raise gr.Error(
+            "This browser sent no cookie. Allow cookies for this address and reload the page.", print_exception=False
+        )
+    return viewer
+
+
+def _shown(panel: Panel, err: PanelError, request: gr.Request) -> gr.Error:
+    """An error as Gradio's toast, which takes HTML: an engine's own words may be in it."""
+    language = language_of(request.cookies, request.headers, default=panel.settings.language)
+    return gr.Error(html.escape(str(err)), title=text("error.title", language), print_exception=False)

@@ -1,0 +1,15 @@
+"""The Launch tab: presets on the left, engines on the right, both pushed."""
+
+import gradio as gr
+
+_PAGE = """
+<div class="vp vp-page vp-launch">
+  <section data-slot="presets" aria-live="off"></section>
+  <section><div data-slot="engines/empty"></div><div data-list="engines"></div></section>
+</div>
+"""
+
+
+def build() -> None:
+    """Make the tab's one component; its buttons are actions of the WebSocket."""
+    gr.HTML(_PAGE, js_on_load="volta.attach(element)", elem_id="vp-launch")

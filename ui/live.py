@@ -1,0 +1,149 @@
+"""The one WebSocket of a tab: pushes what changed, takes actions. Every connection holds cursors, never a queue."""
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any
+
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from backend.errors import PanelError
+from backend.panel import Panel
+from backend.viewer import Viewer
+from ui.actions import ACTIONS
+from ui.live_chat import ChatFeed
+from ui.live_fleet import FleetFeed
+from ui.strings import Language, template, text
+from ui.visitor import is_same_origin, language_of, viewer_of
+
+log = logging.getLogger(__name__)
+
+Frame = dict[str, Any]
+SEND_TIMEOUT_S = 10.0  # a reader this slow is dropped; its page connects anew and asks for the present state
+BEAT_S = 10.0
+FLEET_INTERVAL_S = 0.1
+CHAT_INTERVAL_S = 0.05  # a flush per token costs a core at high rates, and nobody reads faster
+MAX_MESSAGE_BYTES = 16 * 1024
+MAX_ACTIONS = 8  # of one tab at a time
+POLICY_VIOLATION = 1008
+_SCRIPT_WORDS = (
+    "copied",
+    "copy_failed",
+    "bar.reconnecting",
+    "launch.log_skipped",
+    "unit.s",
+    "unit.min",
+    "unit.h",
+    "unit.d",
+)
+
+
+async def serve_live(panel: Panel, websocket: WebSocket) -> None:
+    """Serve one tab until it leaves."""
+    viewer = viewer_of(websocket.cookies)
+    if viewer is None or not is_same_origin(websocket.headers):
+        await websocket.close(POLICY_VIOLATION)
+        return
+    await websocket.accept()
+    language = language_of(websocket.cookies, websocket.headers, default=panel.settings.language)
+    tab = LiveTab(panel, viewer, websocket=websocket, language=language)
+    try:
+        await tab.run()
+    except* (WebSocketDisconnect, TimeoutError, RuntimeError) as group:
+        log.debug("a tab left: %r", group.exceptions)
+
+
+class LiveTab:
+    """One connected tab: three loops that end together."""
+
+    def __init__(self, panel: Panel, viewer: Viewer, *, websocket: WebSocket, language: Language) -> None:
+        self._panel = panel
+        self._viewer = viewer
+        self._websocket = websocket
+        self._language = language
+        self._send_lock = asyncio.Lock()
+        self._fleet = FleetFeed(panel, viewer)
+        self._chat = ChatFeed(panel, viewer)
+        self._actions: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> None:
+        await self._send([self._words()])
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._receive())
+            tasks.create_task(self._push_fleet())
+            tasks.create_task(self._push_chat())
+
+    async def _push_fleet(self) -> None:
+        seen = -1
+        while True:
+            seen = await self._panel.changes.wait(seen, BEAT_S)
+            await self._send(await self._fleet.frames(self._language, now=time.time()), beat=True)
+            await asyncio.sleep(FLEET_INTERVAL_S)
+
+    async def _push_chat(self) -> None:
+        while True:
+            await self._send(await self._chat.frames(self._language))
+            await asyncio.sleep(CHAT_INTERVAL_S)
+            await self._chat.wait(BEAT_S)
+
+    async def _send(self, frames: list[Frame], *, beat: bool = False) -> None:
+        if not frames and not beat:
+            return
+        words = json.dumps(frames, ensure_ascii=False, separators=(",", ":"))
+        async with self._send_lock, asyncio.timeout(SEND_TIMEOUT_S):
+            await self._websocket.send_text(words)
+
+    async def _receive(self) -> None:
+        while True:
+            words = await self._websocket.receive_text()
+            try:
+                message = json.loads(words) if len(words) <= MAX_MESSAGE_BYTES else None
+            except ValueError:
+                message = None
+            if not isinstance(message, dict):
+                log.warning("a page sent a message of %s characters that is not a small JSON object", len(words))
+                continue
+            await self._take(message)
+
+    async def _take(self, message: Mapping[str, Any]) -> None:
+        if isinstance(message.get("watch"), list):
+            self._fleet.watch([str(engine) for engine in message["watch"][:32]])
+        if message.get("language") in set(Language):
+            self._language = Language(message["language"])
+            self._chat.redraw()
+            await self._send([self._words()])
+        if "do" in message:
+            self._start_action(str(message["do"]), message)
+        self._panel.changes.notify()
+
+    def _start_action(self, name: str, message: Mapping[str, Any]) -> None:
+        """Run beside the loops: stopping an engine takes seconds, and the page goes on showing how."""
+        action = ACTIONS.get(name)
+        if action is None or len(self._actions) >= MAX_ACTIONS:
+            log.warning("action %r refused: %s", name[:40], "not known" if action is None else "too many at once")
+            return
+        task = asyncio.create_task(self._act(partial(action, self._panel, self._viewer, message)))
+        self._actions.add(task)
+        task.add_done_callback(self._actions.discard)
+
+    async def _act(self, action: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await action()
+        except PanelError as err:
+            await self._toast(str(err))
+        except Exception:  # the edge of the page: whatever failed, the person is told and the log has it all
+            log.exception("an action failed")
+            await self._toast(text("error.unexpected", self._language))
+
+    async def _toast(self, words: str) -> None:
+        try:
+            await self._send([{"type": "toast", "kind": "error", "text": words}])
+        except (WebSocketDisconnect, TimeoutError, RuntimeError) as err:
+            log.info("nobody left to be told %r: %r", words, err)
+
+    def _words(self) -> Frame:
+        words = {key: template(key, self._language) for key in _SCRIPT_WORDS}
+        return {"type": "words", "language": self._language.value, "now": time.time(), "words": words}
