@@ -220,7 +220,8 @@ def _shift_right(low: Lanes, high: Lanes, count: Lanes, modifiers: set[str]) -> 
     if "HI" not in modifiers:
         return arithmetic if modifiers & {"S32", "S64"} else logical
     if "S32" in modifiers:
-        return (signed(high) >> np.minimum(count, 31)).astype(np.uint64)
+        upper: Lanes = signed(high) >> np.minimum(count, 31)
+        return upper.astype(np.uint64)
     if "S64" in modifiers:
         return arithmetic >> np.uint64(32)
     if "U64" in modifiers:

@@ -1,0 +1,64 @@
+"""The `dflash2` command: doctor, bench and predict. Each part is imported only when it is asked for."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from dflash2 import __version__
+from dflash2.errors import Dflash2Error
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one subcommand; returns the exit status (2 for a mistake in its use, 1 for a failure it explains)."""
+    arguments = _parser().parse_args(argv)
+    try:
+        status: int = arguments.run(arguments)
+    except Dflash2Error as err:
+        print(f"dflash2 {arguments.command}: {err}", file=sys.stderr)
+        return 1
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="dflash2", description="Volta (sm_70) kernels: environment, speed, prediction"
+    )
+    parser.add_argument("--version", action="version", version=f"dflash2 {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True)
+    _add_predict(commands)
+    return parser
+
+
+def _add_predict(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "predict",
+        help="predict V100 times from machine code (no GPU needed; nothing is measured)",
+        description="Predicts V100 times from the kernels' sm_70 machine code. Every number is a prediction.",
+    )
+    parser.add_argument(
+        "what",
+        choices=("attention", "prefill", "decode", "validate"),
+        nargs="?",
+        default="attention",
+        help="prefill or decode attention (attention: both), or the model against published V100 figures",
+    )
+    parser.add_argument("--head-dim", type=int, action="append", help="only this head dim (may be repeated)")
+    parser.add_argument("--tokens", type=int, action="append", help="only this length (may be repeated)")
+    parser.add_argument("--page-size", type=int, default=16)
+    parser.add_argument("--pessimistic", action="store_true", help="only the column with the small instruction cache")
+    parser.add_argument("--limits", action="store_true", help="say what limits each kernel")
+    parser.add_argument("--set", action="append", default=[], metavar="CONSTANT=VALUE", help="override a V100 constant")
+    parser.add_argument("--json", action="store_true", help="JSON instead of a table")
+    parser.set_defaults(run=_run_predict)
+
+
+def _run_predict(arguments: argparse.Namespace) -> int:
+    from dflash2.predict import report
+
+    return report.run(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
