@@ -94,6 +94,7 @@ class Chats:
         """Mark answers that were being written when the panel died as INTERRUPTED; what had arrived is kept."""
         interrupted = await self._store.interrupt_streaming()
         forgotten = await self._store.forget_unused(UNUSED_AGE_S)
+        await self._clients.warm_up()
         logger.info("chats opened: %d answers interrupted, %d unused conversations removed", interrupted, forgotten)
 
     async def close(self) -> None:

@@ -1,8 +1,10 @@
 """Speaks to engines: streams answers, and puts every fault into plain words. The only importer of openai."""
 
+import asyncio
 import re
 import ssl
 from collections.abc import AsyncGenerator, Collection
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,12 +13,13 @@ from pydantic import SecretStr
 
 from backend.chat_engine import AnswerRequest, ChatEngine, Piece, Usage
 from backend.errors import ChatError
-from backend.request_timing import EngineFigures
+from backend.request_timing import EngineFigures, token_count
 
 CONTEXT_LIMIT = re.compile(r"maximum context length is (\d+) tokens", re.IGNORECASE)
 CONTEXT_USED = re.compile(r"(?:prompt contains|total of|requested) (?:at least )?(\d+) (?:input )?tokens", re.I)
 QUOTED_CHARS = 500  # of an engine's own words in an error
 FINISH_REASON_CHARS = 32
+WARM_UP_S = 1.0
 
 
 @dataclass
@@ -60,6 +63,15 @@ class EngineClients:
         finally:
             client.users -= 1
             await _close_if_done(client)
+
+    async def warm_up(self) -> None:
+        """Load what the first request would load (0.05 s once a process), so that no first answer's TTFT holds it."""
+        nobody = ChatEngine("", "nobody", "http://127.0.0.1:1", "")  # refuses at once
+        request = AnswerRequest("", (), 0.0, None)
+        with suppress(ChatError, TimeoutError):
+            async with asyncio.timeout(WARM_UP_S), aclosing(self.stream(nobody, request)) as pieces:
+                await anext(pieces)
+        await self.keep_only(())
 
     async def keep_only(self, engine_ids: Collection[str]) -> None:
         """Close the clients of all other engines, each when its last answer has ended."""
@@ -138,10 +150,11 @@ def _usage(chunk: Any, *, with_figures: bool) -> Usage | None:
     usage = getattr(chunk, "usage", None)
     if usage is None:
         return None
+    details = getattr(usage, "prompt_tokens_details", None)
     return Usage(
-        prompt_tokens=_count(usage, "prompt_tokens"),
-        cached_tokens=_count(getattr(usage, "prompt_tokens_details", None), "cached_tokens"),
-        output_tokens=_count(usage, "completion_tokens"),
+        prompt_tokens=token_count(getattr(usage, "prompt_tokens", None)),
+        cached_tokens=token_count(getattr(details, "cached_tokens", None)),
+        output_tokens=token_count(getattr(usage, "completion_tokens", None)),
         figures=EngineFigures.from_metrics(getattr(chunk, "metrics", None)) if with_figures else None,
     )
 
@@ -149,11 +162,6 @@ def _usage(chunk: Any, *, with_figures: bool) -> Usage | None:
 def _text(source: object, name: str) -> str:
     value = getattr(source, name, None)
     return value if isinstance(value, str) else ""
-
-
-def _count(source: object, name: str) -> int | None:
-    value = getattr(source, name, None)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
 def _translated(err: openai.OpenAIError, engine: ChatEngine, *, has_begun: bool, timeout_s: float | None) -> ChatError:

@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from pydantic import TypeAdapter, ValidationError
 
+_TINY = 1e-9  # no real duration is below it, in s or ms
 _ABSURD = 1e12  # no real duration or token count reaches it
 _CLOCK_TOLERANCE_S = 0.050  # beyond this an engine's figures contradict what we saw, and are not shown
 
@@ -73,7 +74,7 @@ class RequestTiming:
     @property
     def prefill_tok_per_s(self) -> float | None:
         """Prompt tokens really computed (not cached) a second, the queue left out. None where the cache is unknown."""
-        prompt, cached, prefill_s = _count(self.prompt_tokens), _count(self.cached_tokens), self.ttft_s
+        prompt, cached, prefill_s = token_count(self.prompt_tokens), token_count(self.cached_tokens), self.ttft_s
         if self._engine_ttft_s is not None and self.engine is not None:
             prefill_s = _seconds(self.engine.time_to_first_token_ms)
         if prompt is None or cached is None or prefill_s is None or cached >= prompt:
@@ -103,7 +104,7 @@ class RequestTiming:
     @property
     def measured_tpot_s(self) -> float | None:
         """tpot_s by the panel's clock: (last - first) / (n - 1)."""
-        tokens = _count(self.output_tokens)
+        tokens = token_count(self.output_tokens)
         if self.first_token is None or self.last_token is None or tokens is None or tokens < 2:
             return None
         return _positive((self.last_token - self.first_token) / (tokens - 1))
@@ -136,7 +137,8 @@ _JSON = TypeAdapter(RequestTiming)
 
 
 def _positive(value: object) -> float | None:
-    return _not_negative(value) or None
+    number = _not_negative(value)
+    return number if number is not None and number >= _TINY else None
 
 
 def _not_negative(value: object) -> float | None:
@@ -145,7 +147,8 @@ def _not_negative(value: object) -> float | None:
     return float(value) if 0 <= value < _ABSURD else None  # false for NaN and for infinity
 
 
-def _count(tokens: object) -> int | None:
+def token_count(tokens: object) -> int | None:
+    """A number of tokens as an engine reported it, None where that is nonsense."""
     return tokens if isinstance(tokens, int) and not isinstance(tokens, bool) and 0 <= tokens < _ABSURD else None
 
 
