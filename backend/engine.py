@@ -1,27 +1,31 @@
 """One engine: the only writer of its state. Starts, watches, stops and adopts the processes of one run at a time."""
 
+import asyncio
+import logging
+import secrets
 import time
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Coroutine
+from dataclasses import replace
 from pathlib import Path
 
-from backend.engine_record import RunSummary
-from backend.engine_status import EngineState, EngineStatus
+from backend.engine_record import EngineHistory, EngineRecord, RunSummary, restored_status
+from backend.engine_run import EngineRun, end_marked, find_process
+from backend.engine_spawn import check_launchable, spawn_run
+from backend.engine_status import RUNNING_STATES, STARTABLE_STATES, EngineState, EngineStatus
+from backend.engine_watch import EngineTiming, EngineWatch, Sighting, WatchEnd, judge
+from backend.errors import LaunchError
+from backend.exit_reason import ExitReason, explain_exit, explain_stuck
 from backend.launch import LaunchSpec
-from backend.log_tail import LogTail
+from backend.log_tail import RING_LINES, LogTail
+from backend.process import age_s
+from backend.run_folder import RunExit, UnreadableFile
 
+__all__ = ["Engine", "EngineTiming"]
 
-@dataclass(frozen=True)
-class EngineTiming:
-    """How often an engine is looked at and how long its parts may take, in seconds."""
+DEFAULT_GRACE_S = 10.0
+QUIET_END_S = 0.3  # an end quicker than this is shown at once as what it led to
 
-    busy_poll_s: float = 0.2  # while starting or stopping
-    calm_poll_s: float = 1.0  # when ready
-    health_every_s: float = 2.0  # when ready; while starting it is asked at every poll
-    health_timeout_s: float = 2.0
-    health_failures: int = 3  # in a row, until a living engine is UNREACHABLE
-    spawn_deadline_s: float = 10.0  # until the keeper has written its process file
-    kill_deadline_s: float = 10.0  # from SIGKILL until no member lives
+log = logging.getLogger(__name__)
 
 
 class Engine:
@@ -42,15 +46,20 @@ class Engine:
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._engine_id = engine_id
-        self._folder = folder
+        self._history = EngineHistory(folder)
         self._on_change = on_change
         self._timing = timing or EngineTiming()
         self._clock = clock
         self._wall = wall
         self._status = EngineStatus(state=EngineState.STOPPED, since=0.0)
-        self._spec: LaunchSpec | None = None
-        self._log = LogTail(folder / "runs" / "0" / "log")
-        self._runs: tuple[RunSummary, ...] = ()
+        self._changed = asyncio.Event()  # set and replaced at every change
+        self._log = LogTail(folder / "log")  # nothing is there; begin() and adopt() put a run's log in its place
+        self._run: EngineRun | None = None
+        self._began_at = 0.0  # of the current run, on our clock
+        self._seen_unready = False  # so that the moment of becoming ready is known
+        self._spawning: asyncio.Task[None] | None = None  # at most one of these three, but for a stop during a spawn
+        self._watching: asyncio.Task[None] | None = None
+        self._ending: asyncio.Task[None] | None = None
 
     @property
     def engine_id(self) -> str:
@@ -64,7 +73,7 @@ class Engine:
     @property
     def spec(self) -> LaunchSpec | None:
         """What the current or last run was started with; None before the first."""
-        return self._spec
+        return self._history.record.spec if self._history.record else None
 
     @property
     def log(self) -> LogTail:
@@ -74,32 +83,217 @@ class Engine:
     @property
     def runs(self) -> tuple[RunSummary, ...]:
         """The last 20 runs, oldest first, the current one included."""
-        return self._runs
+        return self._history.runs
 
     async def start(self, spec: LaunchSpec) -> None:
         """Spawn a run of `spec`; returns when its process exists (STARTING), long before it is ready.
 
         Raises LaunchError when the engine runs already or is stopping, argv[0] cannot be executed, or the port is
-        taken.
+        taken. A cancelled caller does not cancel the start.
         """
-        raise NotImplementedError
+        if self._status.state not in STARTABLE_STATES:
+            raise LaunchError(f"{spec.title} is {self._status.state} and cannot be started.", hint="Stop it first.")
+        check_launchable(spec)
+        marker = f"{self._engine_id}/{self._history.next_number()}/{secrets.token_hex(8)}"
+        record = self._history.begin(spec, marker=marker, now=self._wall())
+        self._began_at, self._seen_unready = self._clock(), True
+        self._log = LogTail(self._history.run_folder(record.current.number).log, after=self._log.last_number)
+        self._set(restored_status(record))
+        self._spawning = self._own(self._spawn(record))
+        await asyncio.shield(self._spawning)
 
-    async def stop(self, *, grace_s: float = 10.0) -> None:
+    async def stop(self, *, grace_s: float = DEFAULT_GRACE_S) -> None:
         """End the run; returns when no member lives and its shared memory is gone.
 
         While STARTING it is killed at once, since vLLM loses SIGTERM then. Does nothing when nothing runs. A second
         stop joins the first and may shorten its grace. A cancelled caller does not cancel the stop.
         """
-        raise NotImplementedError
+        if self._status.state not in RUNNING_STATES:
+            return
+        if self._ending is None:
+            grace_s = 0.0 if self._status.state is EngineState.STARTING else grace_s
+            self._show_stopping()
+            self._ending = self._own(self._stop_run(grace_s=grace_s))
+        elif self._run is not None:
+            self._run.kill_after(grace_s)
+        await asyncio.shield(self._ending)
 
     async def adopt(self) -> None:
         """Read the record: go on watching a run that lives, clean up after one that died. Bad files do not raise."""
-        raise NotImplementedError
+        try:
+            record = self._history.load()
+        except UnreadableFile as err:
+            await self._give_up_record(err)
+            return
+        if record is None:
+            return
+        self._log = LogTail(self._history.run_folder(record.current.number).log)
+        self._set(restored_status(record))
+        if record.current.outcome is None:
+            await self._adopt_run(record)
+        else:
+            self._log.poll()
 
     async def close(self) -> None:
-        """Stop watching. The engine itself lives on."""
-        raise NotImplementedError
+        """Stop watching; the engine itself lives on. A start or stop under way is completed first."""
+        under_way = [task for task in (self._spawning, self._ending) if task is not None]
+        if under_way:
+            await asyncio.wait(under_way)
+        await self._stop_watching()
 
     async def wait_until(self, states: Collection[EngineState], *, timeout_s: float) -> EngineStatus:
         """Wait for one of `states`; raises TimeoutError."""
-        raise NotImplementedError
+        async with asyncio.timeout(timeout_s):
+            while self._status.state not in states:
+                await self._changed.wait()
+        return self._status
+
+    async def _spawn(self, record: EngineRecord) -> None:
+        folder = self._history.run_folder(record.current.number)
+        deadline_s = self._timing.spawn_deadline_s
+        try:
+            self._run = await spawn_run(folder, record.spec, marker=record.marker, deadline_s=deadline_s)
+        except LaunchError as err:
+            self._conclude(EngineState.FAILED, ExitReason(err.message, err.hint))
+            raise
+        finally:
+            self._spawning = None
+        self._watching = self._own(self._watch(self._run, record.spec))
+
+    async def _adopt_run(self, record: EngineRecord) -> None:
+        folder = self._history.run_folder(record.current.number)
+        process = await find_process(folder, deadline_s=self._timing.spawn_deadline_s)
+        if process is None:
+            await end_marked(record.marker, deadline_s=self._timing.kill_deadline_s)
+            reason = "The panel ended while it started this engine, and the engine did not come to life."
+            self._conclude(EngineState.FAILED, ExitReason(reason))
+            return
+        self._run = EngineRun(folder, process=process)
+        if not self._run.is_alive():
+            self._ending = self._own(self._end_exited(self._run))
+            await asyncio.shield(self._ending)
+        elif record.stopping:
+            self._show_stopping()
+            self._ending = self._own(self._stop_run(grace_s=DEFAULT_GRACE_S))
+        else:
+            self._began_at = self._clock() - age_s(process.leader)
+            self._set(replace(self._status, adopted=True))
+            self._note_sighting(Sighting(self._log.poll(), healthy=None, failures=0))
+            self._watching = self._own(self._watch(self._run, record.spec))
+
+    async def _give_up_record(self, err: UnreadableFile) -> None:
+        """Without its record a run cannot be adopted, so whatever lives of it is ended."""
+        log.error("engine %s: %s", self._engine_id, err)
+        ended = await end_marked(f"{self._engine_id}/", deadline_s=self._timing.kill_deadline_s)
+        reason = f"This engine's record is unreadable: {err}."
+        if ended:
+            reason += f" {ended} of its processes were still alive and were ended."
+        hint = f"The unreadable file was kept as {self._history.set_aside()}."
+        self._set(EngineStatus(EngineState.FAILED, since=self._wall(), reason=reason, hint=hint))
+
+    async def _watch(self, run: EngineRun, spec: LaunchSpec) -> None:
+        watch = EngineWatch(
+            run, self._log, url=spec.base_url, timing=self._timing, clock=self._clock, report=self._note_sighting
+        )
+        why = await watch.until_end(ready_by=self._began_at + spec.ready_timeout_s)
+        if self._ending is None:
+            how = self._end_exited(run) if why is WatchEnd.EXITED else self._end_overdue(run, spec)
+            self._ending = self._own(how)
+
+    def _note_sighting(self, sighting: Sighting) -> EngineStatus:
+        before = self._status
+        after = judge(before, sighting, now=self._wall(), failure_limit=self._timing.health_failures)
+        if after.ready_at is not None and before.ready_at is None:
+            ready_s = self._clock() - self._began_at if self._seen_unready else None
+            self._history.note_ready(after.ready_at, ready_s=ready_s)
+        self._seen_unready = self._seen_unready or sighting.healthy is False
+        if after is not before:
+            self._set(after)
+        elif sighting.lines:
+            self._tell()
+        return after
+
+    async def _stop_run(self, *, grace_s: float) -> None:
+        """As a person asked."""
+        if self._spawning is not None:
+            await asyncio.wait({self._spawning})
+        await self._stop_watching()
+        if self._run is None:
+            self._ending = None
+            return  # the start failed, and said so
+        self._history.note_stopping()
+        self._run.kill_after(grace_s)
+        if grace_s > 0:
+            self._run.ask_to_end()
+        ended = await self._finish(self._run)
+        self._conclude(EngineState.STOPPED, ExitReason(""), ended)
+
+    async def _end_exited(self, run: EngineRun) -> None:
+        """After the leader's own death, or one that no panel saw."""
+        record = self._history.record
+        run.kill_after(self._timing.leftover_grace_s)
+        ended = await self._finish(run, quiet_s=QUIET_END_S)
+        if record is not None and record.stopping:
+            self._conclude(EngineState.STOPPED, ExitReason(""), ended)
+            return
+        lines = self._log.last_lines(RING_LINES)
+        reason = explain_exit(ended, lines, was_ready=self._status.ready_at is not None)
+        self._conclude(EngineState.FAILED, reason, ended)
+
+    async def _end_overdue(self, run: EngineRun, spec: LaunchSpec) -> None:
+        run.kill_after(0.0)
+        reason = ExitReason(
+            f"The engine was not ready within {spec.ready_timeout_s:.0f} s and was ended.",
+            "The log tells how far it came. A slower machine needs a longer ready timeout in the preset.",
+        )
+        self._show_stopping(reason.reason)
+        self._conclude(EngineState.FAILED, reason, await self._finish(run))
+
+    async def _finish(self, run: EngineRun, *, quiet_s: float = 0.0) -> RunExit:
+        """Wait until nothing of the run is left, reading its log meanwhile."""
+        finishing = asyncio.create_task(run.finish(kill_deadline_s=self._timing.kill_deadline_s))
+        await asyncio.wait({finishing}, timeout=quiet_s)
+        if not finishing.done() and self._status.state is not EngineState.STOPPING:
+            self._show_stopping("The engine exited by itself; what is left of it is being ended.")
+        while not finishing.done():
+            await asyncio.wait({finishing}, timeout=self._timing.busy_poll_s)
+            if self._log.poll():
+                self._tell()
+        while self._log.poll():
+            await asyncio.sleep(0)  # a flood is read in bites, others may run between them
+        return finishing.result()
+
+    def _conclude(self, state: EngineState, reason: ExitReason, ended: RunExit | None = None) -> None:
+        """The run's end, in its history and as the status."""
+        if ended is not None and ended.stuck:
+            state, reason = EngineState.FAILED, explain_stuck(ended.stuck)
+        self._run = self._ending = None
+        self._set(restored_status(self._history.note_end(state, reason, ended, now=self._wall())))
+
+    def _show_stopping(self, reason: str = "") -> None:
+        self._set(replace(self._status, state=EngineState.STOPPING, since=self._wall(), progress=None, reason=reason))
+
+    async def _stop_watching(self) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.wait({self._watching})
+            self._watching = None
+
+    def _own(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        task.add_done_callback(self._log_failure)
+        return task
+
+    def _log_failure(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and task.exception() is not None and not isinstance(task.exception(), LaunchError):
+            log.error("engine %s is no longer looked after", self._engine_id, exc_info=task.exception())
+
+    def _set(self, status: EngineStatus) -> None:
+        self._status = status
+        self._changed.set()
+        self._changed = asyncio.Event()
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._on_change is not None:
+            self._on_change(self)
