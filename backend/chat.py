@@ -134,6 +134,8 @@ class Chats:
             conversation = replace(conversation, settings=settings or conversation.settings)
             ready = self._engine_lookup.ready()
             engine = choose_engine(ready, conversation.settings)
+            if settings is not None:
+                await self._store.save_settings(conversation, settings)
             self._starting += 1
             try:
                 run = await self._start(conversation, text, engine)

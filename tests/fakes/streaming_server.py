@@ -86,13 +86,14 @@ class StreamingServer:
         gone = asyncio.create_task(reader.read(1))  # a client that waits for its answer sends nothing
         sending = asyncio.create_task(self._send(plan, writer))
         await asyncio.wait((gone, sending), return_when=asyncio.FIRST_COMPLETED)
-        if not sending.done():
-            sending.cancel()
+        is_abandoned = not sending.done()
+        (sending if is_abandoned else gone).cancel()
+        await asyncio.wait((gone, sending))
+        with contextlib.suppress(asyncio.CancelledError, ConnectionError):
+            await gone
+        if is_abandoned:
             self.abandoned.release()
             return False
-        gone.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await gone
         await sending
         if plan.breaks_off:
             writer.transport.abort()
