@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TextIO
 
 PLAIN_INTERVAL_S = 15.0  # where the output is no terminal, progress is a line now and then
+PLAIN_WIDTH = 110  # pip names a hundred packages on one line
 
 
 @dataclass
@@ -33,7 +34,7 @@ class Console:
             self._progress_shown = True
         elif self.clock() - self._last_plain >= PLAIN_INTERVAL_S:
             self._last_plain = self.clock()
-            self.line(text)
+            self.line(text if len(text) <= PLAIN_WIDTH else f"{text[: PLAIN_WIDTH - 1]}…")
 
     def start_step(self) -> None:
         """A new step begins: its first progress line is due one interval from now."""

