@@ -1,6 +1,6 @@
 """Compiles every kernel variant to the images that the wheel ships: sm_70 cubins and compute_70 PTX.
 
-The wheel build runs it, and `python -m dflash2.build FOLDER` does by hand. A checkout has no images: they are not in git.
+The wheel build runs it; by hand: `python -m dflash2.build FOLDER`. A checkout has no images: they are not in git.
 """
 
 from __future__ import annotations

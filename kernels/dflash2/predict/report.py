@@ -17,6 +17,7 @@ from dflash2.predict.cases import (
     prefill_seconds,
 )
 from dflash2.predict.machine import V100, V100_PESSIMISTIC, Machine
+from dflash2.predict.validation import run as run_validation
 from dflash2.variants import VARIANTS, DecodeTile, KernelFamily, KernelVariant, PrefillTile
 
 LABEL = "predicted by the timing model for a V100 (80 SMs, 1530 MHz); nothing here was measured"
@@ -48,9 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     """The `dflash2 predict` subcommand."""
     overrides = _parse_overrides(arguments.set)
     if arguments.what == "validate":
-        from dflash2.predict import validation
-
-        return validation.run(overrides, as_json=arguments.json)
+        return run_validation(overrides, as_json=arguments.json)
     machines = {"pessimistic": V100_PESSIMISTIC.with_overrides(overrides)}
     if not arguments.pessimistic:
         machines = {"nominal": V100.with_overrides(overrides), **machines}
