@@ -54,6 +54,8 @@ def build_images(
     """Compile `variants` into `folder` and write its manifest. Takes about half a second a variant."""
     nvrtc = Nvrtc()
     folder.mkdir(parents=True, exist_ok=True)
+    for stale in (path for path in folder.iterdir() if path.suffix in (".cubin", ".ptx")):
+        stale.unlink()
     for variant in variants:
         image = compile_variant(nvrtc, variant)
         cubin_path(variant, folder).write_bytes(image.cubin)
