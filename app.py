@@ -11,6 +11,9 @@ from pathlib import Path
 
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")  # before gradio is imported: no request leaves this machine
 
+import ui.quick_gradio  # noqa: F401  before gradio
+
+# isort: split
 import gradio as gr
 import uvicorn
 from fastapi import FastAPI, WebSocket
@@ -22,7 +25,7 @@ from backend.panel import Panel
 from backend.settings import Settings, read_settings
 from ui import page
 from ui.live import serve_live
-from ui.theme import FAVICON, STYLE_SHEET, page_script, page_theme
+from ui.theme import FAVICON, page_head, page_theme
 from ui.visitor import BrowserCookie
 
 log = logging.getLogger("volta")
@@ -66,8 +69,7 @@ def build_app(settings: Settings) -> FastAPI:
         blocks,
         path="/",
         theme=page_theme(),
-        css_paths=[STYLE_SHEET],
-        head=page_script(),
+        head=page_head(),
         favicon_path=str(FAVICON),
         footer_links=[],
         run_history=False,
@@ -107,7 +109,8 @@ def main(argv: Sequence[str]) -> int:
     try:
         settings = read_settings(argv)
         logging.getLogger().setLevel(settings.log_level.upper())
-        logging.getLogger("httpx").setLevel(logging.WARNING)  # a line for every health check otherwise
+        for chatty in ("httpx", "httpx2"):  # a line for every health check and every question otherwise
+            logging.getLogger(chatty).setLevel(logging.WARNING)
         return _serve(settings)
     except PanelError as err:
         log.error("%s", err)

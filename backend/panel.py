@@ -11,7 +11,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from backend.changes import Changes
-from backend.chat import ChatEngine, Chats, ChatSettings
+from backend.chat import ChatEngine, Chats
 from backend.chat_store import ChatStore
 from backend.database import Database
 from backend.engine import Engine
@@ -51,7 +51,7 @@ class Panel:
         self._shipped_presets = shipped_presets
         self._shelf = PresetShelf((), ())
         self._obstacles: Mapping[str, str] = {}
-        self.fleet = Fleet(self.folder.engines, first_port=settings.engine_port_start, on_change=self._engine_changed)
+        self.fleet = Fleet(self.folder.engines, on_change=self._engine_changed)
         self.gpus = GpuSampler(on_change=self.changes.notify)
         self.host = HostSampler(self.folder.root, on_change=self.changes.notify)
         self._database = Database(self.folder.database)
@@ -178,14 +178,6 @@ class Panel:
             max_model_len=engine.spec.max_model_len,
             reports_request_metrics=engine.spec.reports_request_metrics,
         )
-
-    async def first_settings(self) -> ChatSettings:
-        """What a new conversation starts with: the sampling of the first ready engine's preset."""
-        for engine in self.fleet.ready_engines():
-            preset = next((p for p in self._shelf.presets if engine.spec and p.name == engine.spec.preset), None)
-            if preset is not None:
-                return ChatSettings(temperature=preset.sampling.temperature, max_tokens=preset.sampling.max_tokens)
-        return ChatSettings()
 
     def _engine_changed(self, _: Engine) -> None:
         self.changes.notify()

@@ -34,13 +34,6 @@ class Words(_Strict):
         return self.zh if language == "zh" else self.en
 
 
-class Sampling(_Strict):
-    """What a chat starts with; a person may change it."""
-
-    temperature: Annotated[float, Field(ge=0, le=2)] = 0.7
-    max_tokens: Annotated[int, Field(ge=1)] = 512
-
-
 class Preset(_Strict):
     """A recipe as intent: which model, on which kind of engine, with how much context. The launcher spells it."""
 
@@ -57,7 +50,6 @@ class Preset(_Strict):
     env: Mapping[str, str] = {}
     expected_ready_s: Annotated[float, Field(gt=0)] | None = None
     ready_timeout_s: Annotated[float, Field(gt=0, le=7200)] = 600.0
-    sampling: Sampling = Sampling()
 
 
 @dataclass(frozen=True)

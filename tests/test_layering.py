@@ -37,18 +37,29 @@ def modules_below(folder: str) -> list[Path]:
 )
 def test_imports_go_one_way(folder: str, forbidden: set[str]) -> None:
     # The scripts that setup runs inside an engine environment are the engine's, not the panel's.
-    offences = [f"{path.relative_to(ROOT)} imports {name}" for path in modules_below(folder) for name in imports_of(path) if name in forbidden]
+    offences = [
+        f"{path.relative_to(ROOT)} imports {name}"
+        for path in modules_below(folder)
+        for name in imports_of(path)
+        if name in forbidden
+    ]
     assert offences == []
 
 
 def test_only_ui_and_app_import_gradio() -> None:
-    importers = {path.relative_to(ROOT).parts[0] for path in ROOT.rglob("*.py") if ".venv" not in path.parts and "gradio" in imports_of(path)}
+    importers = {
+        path.relative_to(ROOT).parts[0]
+        for path in ROOT.rglob("*.py")
+        if ".venv" not in path.parts and "gradio" in imports_of(path)
+    }
     assert importers - {"tests"} == {"app.py", "ui"}
 
 
 def test_the_running_panel_loads_no_engine_library() -> None:
     code = f"import sys, app; print(sorted(set(sys.modules) & {ENGINE_LIBRARIES!r}))"
-    result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
+    result = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+    )
     assert result.stdout.strip() == "[]"
 
 

@@ -86,7 +86,9 @@ def record(outcomes: Sequence[Outcome], folder: Path) -> Path:
     """Write a results file naming hardware, date, commit and counts."""
     folder.mkdir(parents=True, exist_ok=True)
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    commit = subprocess.run(("git", "rev-parse", "--short", "HEAD"), cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    commit = subprocess.run(
+        ("git", "rev-parse", "--short", "HEAD"), cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.strip()
     rows = [f"| {o.name} | {'passed' if o.passed else 'FAILED'} | {o.seconds:.0f} | {o.summary} |" for o in outcomes]
     lines = [
         f"# make prove, {today}",
@@ -117,14 +119,20 @@ def memory_gib() -> float:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("tiers", nargs="*", help=f"of: {', '.join(tier.name for tier in tiers())}; all when none is named")
+    parser.add_argument(
+        "tiers", nargs="*", help=f"of: {', '.join(tier.name for tier in tiers())}; all when none is named"
+    )
     parser.add_argument("--record", type=Path, help="folder for a results file")
     arguments = parser.parse_args()
     known = {tier.name for tier in tiers()}
     if set(arguments.tiers) - known:
         parser.error(f"unknown tier: {', '.join(sorted(set(arguments.tiers) - known))}")
     outcomes = [run(tier) for tier in tiers() if not arguments.tiers or tier.name in arguments.tiers]
-    print("\n".join(f"{o.name:8} {'passed' if o.passed else 'FAILED'} in {o.seconds:.0f} s  {o.summary}" for o in outcomes))
+    print(
+        "\n".join(
+            f"{o.name:8} {'passed' if o.passed else 'FAILED'} in {o.seconds:.0f} s  {o.summary}" for o in outcomes
+        )
+    )
     if arguments.record:
         print(f"recorded in {record(outcomes, arguments.record)}")
     failed = [outcome for outcome in outcomes if not outcome.passed]

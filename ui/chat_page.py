@@ -11,6 +11,7 @@ from backend.chat import ChatSettings
 from backend.errors import PanelError
 from backend.panel import Panel
 from backend.viewer import Viewer
+from ui.handlers import bind
 from ui.labels import Labels
 from ui.strings import Language, text
 from ui.visitor import language_of, viewer_of
@@ -25,11 +26,13 @@ def build(panel: Panel, labels: Labels) -> list[Any]:
         gr.HTML(
             '<div class="vp" data-slot="chat/head" style="min-height:34px"></div>',
             js_on_load="volta.attach(element)",
+            apply_default_css=False,
             elem_id="vp-chat-top",
         )
         gr.HTML(
             '<div class="vp vp-chat" data-chat tabindex="0" role="log"></div>',
             js_on_load="volta.attach(element)",
+            apply_default_css=False,
             elem_id="vp-chat-log",
         )
         with gr.Row(elem_id="vp-composer"):
@@ -85,14 +88,14 @@ def build(panel: Panel, labels: Labels) -> list[Any]:
 
 
 def _wire(panel: Panel, *, message: gr.Textbox, send: gr.Button, stop: gr.Button, settings: list[Any]) -> None:
-    ask = {"fn": partial(send_message, panel), "inputs": [message], "outputs": [message]}
+    ask = {"fn": bind(send_message, panel), "inputs": [message], "outputs": [message]}
     quiet: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
     message.submit(**ask, **quiet)
     send.click(**ask, **quiet)
-    stop.click(partial(stop_answer, panel), **quiet)
+    stop.click(bind(stop_answer, panel), **quiet)
     system_prompt, temperature, max_tokens = settings
     for event in (system_prompt.blur, temperature.release, max_tokens.release, temperature.change, max_tokens.change):
-        event(partial(save_settings, panel), inputs=settings, **quiet)
+        event(bind(save_settings, panel), inputs=settings, **quiet)
 
 
 async def send_message(panel: Panel, words: str, request: gr.Request) -> str:

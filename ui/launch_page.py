@@ -12,4 +12,4 @@ _PAGE = """
 
 def build() -> None:
     """Make the tab's one component; its buttons are actions of the WebSocket."""
-    gr.HTML(_PAGE, js_on_load="volta.attach(element)", elem_id="vp-launch")
+    gr.HTML(_PAGE, js_on_load="volta.attach(element)", apply_default_css=False, elem_id="vp-launch")

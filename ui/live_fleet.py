@@ -6,7 +6,7 @@ from typing import Any
 from backend.panel import Panel
 from backend.viewer import Viewer
 from ui.render_chat import render_chat_head
-from ui.render_launch import render_engine_frame, render_engine_head, render_no_engines, render_presets
+from ui.render_launch import engine_title, render_engine_frame, render_engine_head, render_no_engines, render_presets
 from ui.render_status import render_status
 from ui.strings import Language
 
@@ -41,14 +41,19 @@ class FleetFeed:
         ]
         for engine_id, engine in engines.items():
             last = engine.log.last_lines(1)
-            title = engine.spec.title if engine.spec else engine_id
+            title = engine_title(engine, self._panel.shelf, language)
             head = render_engine_head(engine_id, title, engine.status, last[0] if last else "", language, now=now)
             frames += self._slot(f"engine/{engine_id}", head)
         conversation = await self._panel.chats.conversation(self._viewer)
         frames += self._slot(
-            "chat/head", render_chat_head(self._panel.ready(), conversation.settings.engine_id, language)
+            "chat/head", render_chat_head(self._choices(language), conversation.settings.engine_id, language)
         )
         return frames + self._logs()
+
+    def _choices(self, language: Language) -> list[tuple[str, str]]:
+        """Engines one can chat with: id and title."""
+        engines = self._panel.fleet.ready_engines()
+        return [(engine.engine_id, engine_title(engine, self._panel.shelf, language)) for engine in engines]
 
     def _slot(self, name: str, html: str) -> list[Frame]:
         if self._sent.get(name) == html:

@@ -1,6 +1,5 @@
 """The page: status bar, tabs, and the events that set language and first tab."""
 
-from functools import partial
 from typing import Any
 
 import gradio as gr
@@ -8,6 +7,7 @@ import gradio as gr
 from backend.engine_status import RUNNING_STATES
 from backend.panel import Panel
 from ui import chat_page, launch_page
+from ui.handlers import bind
 from ui.icons import icon
 from ui.labels import Labels
 from ui.strings import LANGUAGE_NAMES, Language, text
@@ -27,7 +27,7 @@ _BAR = """
   <div class="vp-offline" role="alert">{offline}</div>
 </div>
 """
-_BAR_SCRIPT = "volta.attach(element); volta.relabel = () => trigger('relabel');"
+_BAR_SCRIPT = "volta.bar(element, () => trigger('relabel'));"
 
 
 def build(panel: Panel) -> gr.Blocks:
@@ -43,8 +43,8 @@ def build(panel: Panel) -> gr.Blocks:
         labels.follow(chat_tab, label="tab.chat")
         labels.follow(launch_tab, label="tab.launch")
         quiet: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
-        bar.relabel(partial(relabel, panel, labels), outputs=labels.components, **quiet)
-        page.load(partial(first_look, panel, labels), outputs=[tabs, *chat_settings, *labels.components], **quiet)
+        bar.relabel(bind(relabel, panel, labels), outputs=labels.components, **quiet)
+        page.load(bind(first_look, panel, labels), outputs=[tabs, *chat_settings, *labels.components], **quiet)
     return page
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup, escape
 
-from backend.chat import ChatEngine, Message, MessageRole, RunState
+from backend.chat import Message, MessageRole, RunState
 from backend.engine_status import EngineState
 from backend.request_timing import RequestTiming, TimingSource
 from ui.icons import icon
@@ -111,13 +111,13 @@ def render_empty_chat(states: Sequence[EngineState], language: Language) -> str:
     ).format(words, text("chat.go_launch", language))
 
 
-def render_chat_head(engines: Sequence[ChatEngine], chosen: str | None, language: Language) -> str:
-    """Which engine answers, and the button that empties the chat."""
+def render_chat_head(engines: Sequence[tuple[str, str]], chosen: str | None, language: Language) -> str:
+    """Which engine answers (of these ids and titles), and the button that empties the chat."""
     options = [Markup('<option value="">{}</option>').format(text("chat.any_engine", language))]
-    for engine in engines:
+    for engine_id, title in engines:
         options.append(
             Markup('<option value="{}"{}>{}</option>').format(
-                engine.engine_id, Markup(" selected") if engine.engine_id == chosen else "", engine.title
+                engine_id, Markup(" selected") if engine_id == chosen else "", title
             )
         )
     return Markup(

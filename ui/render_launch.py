@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
+from backend.engine import Engine
 from backend.engine_status import STARTABLE_STATES, EngineState, EngineStatus, Stage
 from backend.launch import LaunchSpec
 from backend.panel import PresetOffer
@@ -50,6 +51,14 @@ def _preset_card(offer: PresetOffer, language: Language) -> Markup:
         disabled=Markup(" disabled") if blocked else "",
         words=words,
     )
+
+
+def engine_title(engine: Engine, shelf: PresetShelf, language: Language) -> str:
+    """What people call an engine: its preset's title in their language, else what it was started as."""
+    if engine.spec is None:
+        return engine.engine_id
+    preset = next((preset for preset in shelf.presets if preset.name == engine.spec.preset), None)
+    return preset.title.in_language(language) if preset else engine.spec.title
 
 
 def render_no_engines(nothing_there: bool, language: Language) -> str:

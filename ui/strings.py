@@ -27,7 +27,7 @@ STRINGS: dict[str, tuple[str, str]] = {
     "bar.vram": ("VRAM", "显存"),
     "bar.up": ("up", "已运行"),
     # why no card can be read: one for each DriverGap
-    "gap.no_device": ("No NVIDIA GPU in this machine", "本机没有 NVIDIA 显卡"),
+    "gap.no_device": ("No NVIDIA GPU found", "未检测到 NVIDIA 显卡"),
     "gap.no_driver": ("GPU found, NVIDIA driver not loaded", "检测到显卡，但未加载 NVIDIA 驱动"),
     "gap.no_library": ("NVIDIA library not found", "找不到 NVIDIA 驱动库"),
     "gap.version_mismatch": ("NVIDIA driver and library differ in version", "NVIDIA 内核模块与驱动库版本不一致"),

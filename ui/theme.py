@@ -100,7 +100,11 @@ def page_theme() -> gr.themes.Base:
     )
 
 
-def page_script() -> str:
-    """The page's own JavaScript as a head element: inline, so that it needs no path behind any prefix."""
+def page_head() -> str:
+    """Our style sheet and script as head elements: inline, so that they need no path behind any prefix.
+
+    Not by Gradio's css parameter: it adds a second, scoped copy of each rule, whose higher weight undoes rules that
+    begin at the body.
+    """
     code = "\n".join((ASSETS / name).read_text(encoding="utf-8") for name in _SCRIPTS)
-    return f"<script>\n{code}\n</script>"
+    return f"<style>\n{STYLE_SHEET.read_text(encoding='utf-8')}\n</style>\n<script>\n{code}\n</script>"

@@ -43,7 +43,14 @@ def grown(answer: str, step: int) -> str:
 
 def test_the_usual_markdown_is_rendered() -> None:
     html = rendered(SAMPLE)
-    for part in ("<h1>Title</h1>", "<strong>bold</strong>", "<li>one</li>", "<table>", 'class="k">def</span>', 'rel="noopener noreferrer nofollow"'):
+    for part in (
+        "<h1>Title</h1>",
+        "<strong>bold</strong>",
+        "<li>one</li>",
+        "<table>",
+        'class="k">def</span>',
+        'rel="noopener noreferrer nofollow"',
+    ):
         assert part in html
 
 

@@ -41,11 +41,15 @@ def test_every_computed_key_is_there() -> None:
 
 
 def test_every_string_is_used_and_every_used_string_exists() -> None:
-    code = "\n".join(path.read_text() for path in [*UI.glob("*.py"), *UI.glob("assets/*.js")] if path.name != "strings.py")
+    code = "\n".join(
+        path.read_text() for path in [*UI.glob("*.py"), *UI.glob("assets/*.js")] if path.name != "strings.py"
+    )
     mentioned = set(re.findall(r"""["'`]([a-z_]+(?:\.[a-z_]+)*)["'`]""", code))
     unused = set(STRINGS) - mentioned - COMPUTED
     assert unused == set()
-    asked = set(re.findall(r"""(?:text|template|word)\(\s*["']([a-z_.]+)["']""", code)) | set(re.findall(r"""\w+="((?:chat|tab)\.[a-z_]+)\"""", code))
+    asked = set(re.findall(r"""(?:text|template|word)\(\s*["']([a-z_.]+)["']""", code)) | set(
+        re.findall(r"""\w+="((?:chat|tab)\.[a-z_]+)\"""", code)
+    )
     assert asked - set(STRINGS) == set()
 
 

@@ -64,6 +64,10 @@
     if (event.key === "Escape" && document.body.classList.contains("vp-answering")) document.getElementById("vp-stop")?.click();
   }, true);
 
+  // The chat fills the window below the bar, and the bar grows with its engines and cards.
+  const measureBar = new ResizeObserver(([entry]) => document.documentElement.style.setProperty("--vp-bar-height", `${entry.target.offsetHeight}px`));
+  volta.bar = (element, relabel) => { volta.attach(element); measureBar.observe(document.getElementById("vp-bar")); volta.relabel = relabel; };
+
   volta.on("toast", ({ text, kind }) => toast(text, kind));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", showTheme);
   const begin = () => { showTheme(); volta.start(); };
