@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 import secrets
 import time
 from collections.abc import Callable, Collection, Coroutine
@@ -23,6 +24,7 @@ from backend.run_folder import RunExit, UnreadableFile
 __all__ = ["Engine", "EngineTiming"]
 
 DEFAULT_GRACE_S = 10.0
+OWN_QUESTIONS = re.compile(r'"GET /health HTTP/[\d.]+" 200')  # access log lines of our own making
 QUIET_END_S = 0.3  # an end quicker than this is shown at once as what it led to
 
 log = logging.getLogger(__name__)
@@ -97,7 +99,7 @@ class Engine:
         marker = f"{self._engine_id}/{self._history.next_number()}/{secrets.token_hex(8)}"
         record = self._history.begin(spec, marker=marker, now=self._wall())
         self._began_at, self._seen_unready = self._clock(), True
-        self._log = LogTail(self._history.run_folder(record.current.number).log, after=self._log.last_number)
+        self._log = self._tail(record)
         self._set(restored_status(record))
         self._spawning = self._own(self._spawn(record))
         await asyncio.shield(self._spawning)
@@ -127,7 +129,7 @@ class Engine:
             return
         if record is None:
             return
-        self._log = LogTail(self._history.run_folder(record.current.number).log)
+        self._log = self._tail(record)
         self._set(restored_status(record))
         if record.current.outcome is None:
             await self._adopt_run(record)
@@ -193,7 +195,7 @@ class Engine:
 
     async def _watch(self, run: EngineRun, spec: LaunchSpec) -> None:
         watch = EngineWatch(
-            run, self._log, url=spec.base_url, timing=self._timing, clock=self._clock, report=self._note_sighting
+            run, self._log, spec=spec, timing=self._timing, clock=self._clock, report=self._note_sighting
         )
         why = await watch.until_end(ready_by=self._began_at + spec.ready_timeout_s)
         if self._ending is None:
@@ -259,8 +261,7 @@ class Engine:
             await asyncio.wait({finishing}, timeout=self._timing.busy_poll_s)
             if self._log.poll():
                 self._tell()
-        while self._log.poll():
-            await asyncio.sleep(0)  # a flood is read in bites, others may run between them
+        self._log.poll()
         return finishing.result()
 
     def _conclude(self, state: EngineState, reason: ExitReason, ended: RunExit | None = None) -> None:
@@ -269,6 +270,10 @@ class Engine:
             state, reason = EngineState.FAILED, explain_stuck(ended.stuck)
         self._run = self._ending = None
         self._set(restored_status(self._history.note_end(state, reason, ended, now=self._wall())))
+
+    def _tail(self, record: EngineRecord) -> LogTail:
+        folder = self._history.run_folder(record.current.number).log
+        return LogTail(folder, after=self._log.last_number, hidden=OWN_QUESTIONS)
 
     def _show_stopping(self, reason: str = "") -> None:
         self._set(replace(self._status, state=EngineState.STOPPING, since=self._wall(), progress=None, reason=reason))

@@ -7,6 +7,7 @@ import math
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from dataclasses import replace
 
 from backend.process import (
@@ -75,8 +76,7 @@ class EngineRun:
         Until the moment set by kill_after() a living keeper does the ending, then we do. Never raises; members that
         outlive SIGKILL by `kill_deadline_s` are named in the result's `stuck`.
         """
-        while self.has_keeper() and not self._is_kill_due():
-            await asyncio.sleep(STEP_S)
+        await _until(lambda: self._is_kill_due() or not self.has_keeper())
         ending = Ending(self.members)
         living = first = await asyncio.to_thread(ending.step, kill=self._is_kill_due())
         while living and time.monotonic() < self._kill_at + kill_deadline_s:
@@ -103,11 +103,8 @@ class EngineRun:
 
     async def _keeper_exits(self) -> bool:
         deadline = time.monotonic() + KEEPER_PATIENCE_S
-        while self.has_keeper():
-            if time.monotonic() >= deadline:
-                return False
-            await asyncio.sleep(STEP_S)
-        return True
+        await _until(lambda: time.monotonic() >= deadline or not self.has_keeper())
+        return not self.has_keeper()
 
     def _read_exit(self) -> RunExit | None:
         try:
@@ -147,6 +144,16 @@ async def end_marked(prefix: str, *, deadline_s: float) -> int:
     """Kill every process whose run marker starts with `prefix`; returns how many there were."""
     ending = Ending(lambda: frozenset(find_marked(prefix)))
     deadline = time.monotonic() + deadline_s
-    while await asyncio.to_thread(ending.step, kill=True) and time.monotonic() < deadline:
+    living = await asyncio.to_thread(ending.step, kill=True)
+    while living and time.monotonic() < deadline:
         await asyncio.sleep(STEP_S)
+        living = await asyncio.to_thread(ending.step, kill=True)
     return ending.killed
+
+
+async def _until(is_over: Callable[[], bool]) -> None:
+    """Processes announce nothing to who is not their parent: look again and again. `is_over` holds the deadline."""
+    while True:
+        if is_over():
+            return
+        await asyncio.sleep(STEP_S)

@@ -8,6 +8,8 @@ from enum import StrEnum
 from backend.engine_run import EngineRun
 from backend.engine_status import EngineState, EngineStatus, Stage, StageProgress
 from backend.health_probe import HealthProbe
+from backend.launch import LaunchSpec
+from backend.listener import is_strangers
 from backend.log_tail import LogTail
 from backend.startup_stage import advance
 
@@ -31,7 +33,7 @@ class Sighting:
     """What one look showed."""
 
     lines: tuple[str, ...]  # of the log, new or replaced
-    healthy: bool | None  # the last answer of /health, None before the first
+    healthy: bool | None  # the last answer of /health was 200, and this engine's own; None before the first
     failures: int  # failed answers in a row
 
 
@@ -69,25 +71,29 @@ class EngineWatch:
         run: EngineRun,
         log: LogTail,
         *,
-        url: str,
+        spec: LaunchSpec,
         timing: EngineTiming,
         clock: Callable[[], float],
         report: Callable[[Sighting], EngineStatus],
     ) -> None:
         self._run = run
         self._log = log
-        self._url = url
+        self._spec = spec
         self._timing = timing
         self._clock = clock
         self._report = report
 
     async def until_end(self, *, ready_by: float) -> WatchEnd:
         """Returns when the leader is dead, or is not ready at `ready_by` (on the clock given). May be cancelled."""
-        probe = HealthProbe(f"{self._url}/health", timeout_s=self._timing.health_timeout_s)
+        probe = HealthProbe(f"{self._spec.base_url}/health", timeout_s=self._timing.health_timeout_s)
         next_question = self._clock()
+        is_starting = True
         try:
             while True:
-                status = self._report(Sighting(self._log.poll(), probe.is_healthy, probe.failures))
+                healthy = probe.is_healthy
+                if healthy and is_starting:
+                    healthy = await asyncio.to_thread(self._answers_itself)
+                status = self._report(Sighting(self._log.poll(), healthy, probe.failures))
                 is_starting = status.state is EngineState.STARTING
                 now = self._clock()
                 if not self._run.is_alive():
@@ -100,3 +106,7 @@ class EngineWatch:
                 await asyncio.sleep(self._timing.busy_poll_s if is_starting else self._timing.calm_poll_s)
         finally:
             await probe.close()
+
+    def _answers_itself(self) -> bool:
+        """Another server may have taken the port since it was found free; its answer would be shown as ours."""
+        return not is_strangers(self._spec.port, (member.pid for member in self._run.members()))

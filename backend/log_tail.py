@@ -51,12 +51,13 @@ class LogTail:
     """The newest lines of a run's log. poll() reads the disk (one caller); the rest only reads memory (many).
 
     `folder` holds the log's segments and need not exist yet. Line numbers go on after `after`, so that a page's cursor
-    stays valid when the tail of the next run follows this one.
+    stays valid when the tail of the next run follows this one. Lines that match `hidden` are left out.
     """
 
-    def __init__(self, folder: Path, *, after: int = 0) -> None:
+    def __init__(self, folder: Path, *, after: int = 0, hidden: re.Pattern[str] | None = None) -> None:
         self._folder = folder
         self._after = after
+        self._hidden = hidden
         self._lines: deque[LogLine] = deque(maxlen=RING_LINES)
         self._offset = 0  # next byte of the stream to read
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -167,6 +168,8 @@ class LogTail:
         """Put the unfinished line into the ring, or replace it there."""
         text = _ESCAPE.sub("", self._open_text or "")
         if not self._open_shown:
+            if self._hidden is not None and self._hidden.search(text):
+                return
             self._lines.append(LogLine(self.last_number + 1, text))
             self._open_shown = True
         elif self._lines[-1].text != text:

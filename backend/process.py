@@ -181,10 +181,14 @@ class Ending:
         return members
 
 
-def _all_stats() -> Iterator[ProcessStat]:
+def all_pids() -> list[int]:
+    """Every process that can be seen."""
     with os.scandir(_PROC) as entries:
-        pids = [int(entry.name) for entry in entries if entry.name.isdecimal()]
-    return (stat for stat in map(read_stat, pids) if stat is not None)
+        return [int(entry.name) for entry in entries if entry.name.isdecimal()]
+
+
+def _all_stats() -> Iterator[ProcessStat]:
+    return (stat for stat in map(read_stat, all_pids()) if stat is not None)
 
 
 def _group_is_ours(mark: RunMark, table: Mapping[int, ProcessStat]) -> bool:

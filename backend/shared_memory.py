@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from backend.process import all_pids
+
 SHARED_MEMORY = Path("/dev/shm")
 LEAKED_PREFIXES = ("psm_", "sem.mp-", "nccl-", "torch_")
 
@@ -110,12 +112,6 @@ def sweep(
         time.sleep(_SECOND_LOOK_S)
         leftovers |= _unheld(doubtful)
     return _remove(leftovers, folder)
-
-
-def all_pids() -> list[int]:
-    """Every process that can be seen."""
-    with os.scandir("/proc") as entries:
-        return [int(entry.name) for entry in entries if entry.name.isdecimal()]
 
 
 def _unheld(files: set[SharedFile]) -> set[SharedFile]:

@@ -12,7 +12,7 @@ _SIGNS: tuple[tuple[Stage, re.Pattern[str]], ...] = tuple(
         (
             Stage.WARM_UP,  # in compiled mode this begins before the KV cache is sized, whose lines then change nothing
             (
-                r"Warming up model|torch\.compile|Compiling a graph|Capturing CUDA graph|Graph capturing finished",
+                r"Warming up model|torch\.compile takes|Compiling a graph|Capturing CUDA graph|Graph capturing finished",
                 r"init engine \(|Supported tasks:|Starting vLLM (?:API )?server|Application startup complete",
             ),
         ),

@@ -100,7 +100,8 @@ class FakeEngine:
                 sys.exit(self._arguments.exit_early)
         for percent in range(0, 101, 20):
             bar = f"\rLoading safetensors checkpoint shards: {percent:3d}% Completed | {percent // 20}/5 [00:00<00:00]"
-            print(bar, end="", flush=True)
+            sys.stdout.write(bar)
+            sys.stdout.flush()
             await asyncio.sleep(pause / 5)
         say("")
         if self._arguments.never_ready:
@@ -167,9 +168,9 @@ class FakeEngine:
             await self._stream(order, usage, writer)
             return
         text = "".join([piece async for piece in self._tokens(count)])
-        usage |= self._metrics(began, began + self._arguments.ttft, count)
+        metrics = self._metrics(began, began + self._arguments.ttft, count)
         choice = {"index": 0, "finish_reason": "length", "message": {"role": "assistant", "content": text}}
-        body = self._chunk(kind="chat.completion", choices=[choice], usage=usage)
+        body = self._chunk(kind="chat.completion", choices=[choice], usage=usage, **metrics)
         write_response(writer, json.dumps(body).encode())
 
     async def _stream(self, order: dict[str, Any], usage: dict[str, Any], writer: asyncio.StreamWriter) -> None:
@@ -269,7 +270,8 @@ def write_chunk(writer: asyncio.StreamWriter, data: bytes) -> None:
 
 def say(line: str) -> None:
     """One line of log."""
-    print(line, flush=True)
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
 
 
 def spawn_workers(count: int, *, holds_memory: bool) -> list[int]:
@@ -281,9 +283,8 @@ def spawn_workers(count: int, *, holds_memory: bool) -> list[int]:
             if index == count - 1:
                 os.setsid()
             held = leave_shared_memory() if holds_memory else None
-            while True:
+            while held is None or not held.closed:
                 signal.pause()
-                del held
         workers.append(pid)
     return workers
 

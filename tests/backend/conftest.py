@@ -1,0 +1,51 @@
+"""Fixtures of the engine tests: engines and fleets that are ended whatever happens, and ports."""
+
+import socket
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from backend.engine import Engine
+from backend.fleet import Fleet
+from backend.shared_memory import SharedFile, list_shared
+from tests.fakes.fake_specs import QUICK, living
+
+
+@pytest.fixture
+def free_port() -> Callable[[], int]:
+    """Gives ports that nobody listens on."""
+
+    def claim() -> int:
+        with socket.socket() as attempt:
+            attempt.bind(("127.0.0.1", 0))
+            port: int = attempt.getsockname()[1]
+            return port
+
+    return claim
+
+
+@pytest.fixture
+async def engine(tmp_path: Path) -> AsyncIterator[Engine]:
+    """An engine that has never run. Whatever the test leaves is stopped, and nothing may be alive then."""
+    engine = Engine("testengine", tmp_path / "testengine", timing=QUICK)
+    yield engine
+    await engine.stop(grace_s=0.0)
+    await engine.close()
+    assert living("testengine") == set()
+
+
+@pytest.fixture
+async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
+    """An empty fleet; its engines are stopped afterwards."""
+    fleet = Fleet(tmp_path / "engines", timing=QUICK)
+    await fleet.adopt_all()
+    yield fleet
+    await fleet.stop_all()
+    await fleet.close()
+
+
+@pytest.fixture
+def shared_before() -> set[SharedFile]:
+    """Shared-memory files that were there before the test."""
+    return list_shared()

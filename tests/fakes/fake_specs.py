@@ -1,0 +1,57 @@
+"""What tests need to run tests/fakes/engine_process.py through the real engine care: specs, quick timings, proof of no orphan."""
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from backend.engine import EngineTiming
+from backend.launch import LaunchSpec
+from backend.process import find_marked
+
+FAKE_ENGINE = Path(__file__).parent / "engine_process.py"
+ROUNDS = range(int(os.environ.get("VOLTA_ROUNDS", "3")))
+DEADLINE_S = 30.0  # for what takes well under a second on an idle machine
+
+QUICK = EngineTiming(
+    busy_poll_s=0.05,
+    calm_poll_s=0.1,
+    health_every_s=0.1,
+    health_timeout_s=0.5,
+    health_failures=3,
+)
+
+
+def fake_spec(port: int, *faults: str, preset: str = "fake", ready_timeout_s: float = 60.0) -> LaunchSpec:
+    """A spec that launches the fake engine. -I -S: nothing of the panel's environment, and a quick start."""
+    return LaunchSpec(
+        title=preset.capitalize(),
+        preset=preset,
+        argv=(sys.executable, "-I", "-S", str(FAKE_ENGINE), "--port", str(port), *faults),
+        port=port,
+        served_model="fake-model",
+        ready_timeout_s=ready_timeout_s,
+    )
+
+
+def living(engine_id: str) -> set[int]:
+    """Pids of every process that carries a run marker of this engine."""
+    return {member.pid for member in find_marked(f"{engine_id}/")}
+
+
+async def eventually(holds: Callable[[], bool], *, what: str, deadline_s: float = DEADLINE_S) -> None:
+    """Wait until `holds`, looking often; fails with `what`."""
+    give_up = time.monotonic() + deadline_s
+    while not holds():
+        assert time.monotonic() < give_up, f"not within {deadline_s:.0f} s: {what}"
+        await asyncio.sleep(0.01)
+
+
+def eventually_blocking(holds: Callable[[], bool], *, what: str, deadline_s: float = DEADLINE_S) -> None:
+    """The same outside an event loop."""
+    give_up = time.monotonic() + deadline_s
+    while not holds():
+        assert time.monotonic() < give_up, f"not within {deadline_s:.0f} s: {what}"
+        time.sleep(0.01)
