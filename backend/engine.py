@@ -233,7 +233,7 @@ class Engine:
     async def _end_exited(self, run: EngineRun) -> None:
         """After the leader's own death, or one that no panel saw."""
         record = self._history.record
-        run.kill_after(self._timing.leftover_grace_s)
+        run.kill_after(self._timing.leftover_grace_s if run.has_keeper() else 0.0)
         ended = await self._finish(run, quiet_s=QUIET_END_S)
         if record is not None and record.stopping:
             self._conclude(EngineState.STOPPED, ExitReason(""), ended)

@@ -197,5 +197,5 @@ class EngineHistory:
     def _folders(self) -> list[Path]:
         try:
             return [path for path in (self._folder / "runs").iterdir() if path.name.isdecimal()]
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return []

@@ -13,6 +13,8 @@ _GENERIC = re.compile(r"Engine core initialization failed|See root cause above|E
 _CORE_ERROR = re.compile(r"\((?:\w*Worker|EngineCore)[^)]*\).*\bERROR\b.*?(\w*(?:Error|Exception)\b.*)")
 _PLAIN_ERROR = re.compile(r"^\s*(?:\([^)]*\)\s*)?((?:[\w.]+\.)?\w*(?:Error|Exception)\b:.*)")
 _OTHER_ERROR = re.compile(r"(error: .*|Value error, .*|\[Errno \d+\].*|[Oo]ut of memory.*)")
+_HARMLESS = re.compile(r"\b(?:DEBUG|INFO|WARNING)\b|\w+Warning:")  # a warning may mention an error that did not happen
+_CORE_DIED = re.compile(r"(engine core exited unexpectedly|EngineDeadError: worker \d+ died unexpectedly)")
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,8 @@ def explain_exit(ended: RunExit, lines: Sequence[str], *, was_ready: bool) -> Ex
         return ExitReason(f"The engine was killed by {name}{when}{tail}", _signal_hint(number))
     if name and returncode > 128:
         return ExitReason(f"The engine exited with code {returncode} ({name}){when}{tail}", _signal_hint(number))
+    if _CORE_DIED.search(quote):
+        return ExitReason(f"The engine exited with code {returncode}{when}{tail}", _signal_hint(signal.SIGKILL))
     hint = "" if quote else "The log may tell why."
     return ExitReason(f"The engine exited with code {returncode}{when}{tail}", hint)
 
@@ -61,7 +65,7 @@ def telling_line(lines: Sequence[str]) -> str:
     vLLM's last words are generic ("Engine core initialization failed"): the first error of a worker or engine core is
     the cause; without one, the last line that is an error at all.
     """
-    candidates = [line for line in lines if not _GENERIC.search(line)]
+    candidates = [line for line in lines if not _GENERIC.search(line) and not _HARMLESS.search(line)]
     for line in candidates:
         match = _CORE_ERROR.search(line)
         if match:
@@ -70,7 +74,7 @@ def telling_line(lines: Sequence[str]) -> str:
         match = _PLAIN_ERROR.search(line) or _OTHER_ERROR.search(line)
         if match:
             return _shorten(match.group(1))
-    return ""
+    return next((match.group(1) for match in map(_CORE_DIED.search, lines) if match), "")
 
 
 def _shorten(text: str) -> str:

@@ -50,6 +50,21 @@ def test_the_telling_line_is_found(lines: tuple[str, ...], quote: str) -> None:
     assert "Engine core initialization failed" not in found
 
 
+def test_a_warning_that_mentions_an_error_is_not_quoted() -> None:
+    warning = "(APIServer pid=1) WARNING 12-01 [x.py:1] can cause errors like `OSError: [Errno 24] Too many open files`"
+    assert telling_line((warning, "UserWarning: RuntimeError: later")) == ""
+
+
+def test_a_killed_engine_core_is_told_although_vllm_exits_with_zero() -> None:
+    lines = (
+        "(APIServer pid=1) WARNING [core_client.py:817] [shutdown] MPClient: engine core exited unexpectedly; cleanup",
+        "(APIServer pid=1) ERROR [async_llm.py:906] vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered",
+    )
+    found = explain_exit(ended(0), lines, was_ready=True)
+    assert found.reason == "The engine exited with code 0: engine core exited unexpectedly"
+    assert "out of memory" in found.hint
+
+
 def test_a_long_line_is_shortened() -> None:
     assert len(telling_line((f"ValueError: {'x' * 5000}",))) == QUOTE_CHARACTERS
 
@@ -66,7 +81,11 @@ def test_without_a_quote_the_log_is_pointed_at() -> None:
 
 @pytest.mark.parametrize(
     ("returncode", "word", "hint"),
-    [(-9, "killed by SIGKILL", "out of memory"), (-11, "SIGSEGV", "compiled code"), (137, "code 137 (SIGKILL)", "memory")],
+    [
+        (-9, "killed by SIGKILL", "out of memory"),
+        (-11, "SIGSEGV", "compiled code"),
+        (137, "code 137 (SIGKILL)", "memory"),
+    ],
 )
 def test_a_signal_is_named_and_explained(returncode: int, word: str, hint: str) -> None:
     found = explain_exit(ended(returncode), (), was_ready=True)

@@ -17,7 +17,9 @@ from backend.run_folder import (
 )
 from backend.shared_memory import SharedFile
 
-ORDER = RunOrder(argv=("/bin/engine", "--port", "1"), env={"KEY": "s3cret"}, cwd="/", marker="a/1/x", temporary="/tmp/t")
+ORDER = RunOrder(
+    argv=("/bin/engine", "--port", "1"), env={"KEY": "s3cret"}, cwd="/", marker="a/1/x", temporary="/tmp/t"
+)
 PROCESS = RunProcess(ProcessIdentity(10, 100, "boot"), ProcessIdentity(11, 101, "boot"), "a/1/x", "/tmp/t", 12.5)
 EXIT = RunExit(returncode=-9, ended_at=13.5, error="", leftovers=3, killed=1, stuck=(7,), swept=("psm_1",))
 

@@ -28,7 +28,11 @@ REAL_START = (
     ("Loading safetensors checkpoint shards:  50% Completed | 1/2 [00:03<00:03,  3.89s/it]", Stage.WEIGHTS, 50),
     ("Loading safetensors checkpoint shards: 100% Completed | 2/2 [00:07<00:00,  3.89s/it]", Stage.WEIGHTS, 100),
     ("(Worker pid=3) INFO [default_loader.py:501] Loading weights took 3.89 seconds", Stage.WEIGHTS, 100),
-    ("(Worker pid=3) INFO [cpu_worker.py:260] Explicitly set (1.0/11.84) GiB for KV cache on node 0.", Stage.KV_CACHE, None),
+    (
+        "(Worker pid=3) INFO [cpu_worker.py:260] Explicitly set (1.0/11.84) GiB for KV cache on node 0.",
+        Stage.KV_CACHE,
+        None,
+    ),
     ("(EngineCore pid=2) INFO [kv_cache_utils.py:2327] CPU KV cache size: 23,296 tokens", Stage.KV_CACHE, None),
     ("(EngineCore pid=2) INFO [core.py:402] init engine (profile, create kv cache) took 3.01 s", Stage.WARM_UP, None),
     ("(APIServer pid=1) INFO [entry.py:136] Supported tasks: ['generate']", Stage.WARM_UP, None),
