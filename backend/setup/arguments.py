@@ -11,7 +11,7 @@ COMMANDS = ("run", "prepare", "status")
 EPILOG = """\
 Downloads come from the index pip is set up for. Where that is slow, as in many labs in China, name a mirror near you by
 --index-url, VOLTA_INDEX_URL or pip's own PIP_INDEX_URL. Without a source of PyTorch's CPU wheels (--extra-index-url or
-VOLTA_TORCH_INDEX_URL) the engine may get the CUDA build of torch: it works without a graphics card, but is 2.3 GB more to
+VOLTA_TORCH_INDEX_URL) the engine may get the CUDA build of torch: it works without a graphics card, but is 2.5 GB more to
 download. VOLTA_HOME (or --home) chooses the state folder. Words after -- are passed on to app.py.
 """
 

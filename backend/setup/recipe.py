@@ -87,9 +87,10 @@ CPU_RECIPE = Recipe(
     self_test=VLLM_SELF_TEST,
     footprints={
         TorchBuild.CPU: Footprint(download_bytes=710_000_000, disk_bytes=2_600_000_000),
-        TorchBuild.CUDA: Footprint(download_bytes=3_000_000_000, disk_bytes=5_800_000_000),
+        TorchBuild.CUDA: Footprint(download_bytes=3_250_000_000, disk_bytes=6_700_000_000),
     },
 )
-"""The embedded engine: vLLM on the CPU. Sizes measured on 1 December 2026 with Python 3.11 on x86-64."""
+"""The embedded engine: vLLM on the CPU. Sizes measured on 1 December 2026 with Python 3.11 on x86-64: installed with the CPU
+build of torch, added up from the unpacked wheels for the CUDA build."""
 
 RECIPES = (CPU_RECIPE,)

@@ -1,4 +1,4 @@
-"""Ask pip which build of torch it would download, without letting it download: the answer decides between 0.7 and 3 GB."""
+"""Ask pip which build of torch it would download, without letting it download: the answer decides between 0.7 and 3.3 GB."""
 
 import contextlib
 import os
