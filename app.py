@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import socket
 import sys
 import webbrowser
 from collections.abc import AsyncIterator, Sequence
@@ -20,7 +21,7 @@ from fastapi import FastAPI, WebSocket
 from fastapi.responses import JSONResponse
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
-from backend.errors import PanelError
+from backend.errors import PanelError, SettingsError
 from backend.panel import Panel
 from backend.settings import Settings, read_settings
 from ui import page
@@ -37,9 +38,8 @@ GRADIO_QUEUE_POLL_S = 0.25
 _LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
 
 
-def build_app(settings: Settings) -> FastAPI:
-    """Panel and page as one ASGI application; the panel lives as long as the application's lifespan."""
-    panel = Panel(settings, shipped_presets=SHIPPED_PRESETS)
+def build_app(panel: Panel) -> FastAPI:
+    """Panel and page as one ASGI application; the panel is open as long as the application's lifespan."""
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -52,7 +52,7 @@ def build_app(settings: Settings) -> FastAPI:
     app = FastAPI(title=page.TITLE, docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan)
     app.add_middleware(BrowserCookie)
     # A page of another site whose name resolves to 127.0.0.1 must not be able to speak to the panel.
-    app.add_middleware(TrustedHostMiddleware, allowed_hosts=[*_LOOPBACK_NAMES, *settings.allowed_hosts])
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=[*_LOOPBACK_NAMES, *panel.settings.allowed_hosts])
 
     @app.get("/healthz")
     async def health() -> JSONResponse:
@@ -64,7 +64,7 @@ def build_app(settings: Settings) -> FastAPI:
 
     blocks = page.build(panel)
     blocks._queue.sleep_when_free = GRADIO_QUEUE_POLL_S  # no public setting
-    return gr.mount_gradio_app(
+    gr.mount_gradio_app(
         app,
         blocks,
         path="/",
@@ -79,23 +79,24 @@ def build_app(settings: Settings) -> FastAPI:
         pwa=False,
         show_error=False,
     )
+    return app
 
 
 class Server(uvicorn.Server):
-    """uvicorn that says when it serves."""
+    """uvicorn that tells the person at the terminal, and a browser, when it serves."""
 
-    def __init__(self, config: uvicorn.Config, *, address: str, open_browser: bool) -> None:
+    def __init__(self, config: uvicorn.Config, *, settings: Settings) -> None:
         super().__init__(config)
-        self._address = address
-        self._open_browser = open_browser
+        self._settings = settings
 
-    async def startup(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
-        await super().startup(sockets)  # type: ignore[arg-type]
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
         if not self.started:
             return
-        log.info("Volta Panel is at %s (Ctrl+C ends it; engines go on)", self._address)
-        if self._open_browser:
-            await asyncio.to_thread(webbrowser.open, self._address)
+        engines = "engines end with it" if self._settings.stop_engines_on_exit else "engines go on"
+        log.info("Volta Panel is at %s (Ctrl+C ends it; %s)", self._settings.address, engines)
+        if self._settings.open_browser == "yes" or (self._settings.open_browser == "auto" and has_desktop()):
+            await asyncio.to_thread(webbrowser.open, self._settings.address)
 
 
 def has_desktop() -> bool:
@@ -118,27 +119,44 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _serve(settings: Settings) -> int:
-    settings.state_folder.create()
-    app = build_app(settings)
-    os.chdir(settings.state_folder.work)  # Gradio serves files below the working folder: an empty one
-    config = uvicorn.Config(
-        app,
-        host=settings.host,
-        port=settings.port,
-        root_path=settings.root_path,
-        log_level="warning",
-        log_config=None,
-        timeout_graceful_shutdown=5,
-        ws_max_size=64 * 1024,
-        ws_ping_interval=20,
-        server_header=False,
-        access_log=False,
-    )
-    opens = settings.open_browser == "yes" or (settings.open_browser == "auto" and has_desktop())
-    address = f"http://{settings.host}:{settings.port}{settings.root_path}/"
-    server = Server(config, address=address, open_browser=opens)
-    asyncio.run(server.serve())
+    panel = Panel(settings, shipped_presets=SHIPPED_PRESETS)
+    panel.take_folder()
+    with listening_socket(settings) as listener:
+        app = build_app(panel)
+        os.chdir(settings.state_folder.work)  # Gradio serves files below the working folder: an empty one
+        config = uvicorn.Config(
+            app,
+            root_path=settings.root_path,
+            log_level="warning",
+            log_config=None,
+            timeout_graceful_shutdown=5,
+            ws_max_size=64 * 1024,
+            ws_ping_interval=20,
+            server_header=False,
+            access_log=False,
+        )
+        server = Server(config, settings=settings)
+        asyncio.run(server.serve(sockets=[listener]))
     return 0 if server.started else 1
+
+
+def listening_socket(settings: Settings) -> socket.socket:
+    """The socket to serve on, taken before anything slow is done.
+
+    Raises:
+        SettingsError: somebody else listens there.
+    """
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((settings.host, settings.port))
+    except OSError as err:
+        listener.close()
+        raise SettingsError(
+            f"Port {settings.port} on {settings.host} cannot be used: {err.strerror}.", hint="Choose another by --port."
+        ) from err
+    return listener
 
 
 if __name__ == "__main__":

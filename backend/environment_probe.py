@@ -113,8 +113,8 @@ def probe_environment(environment: EngineEnvironment, *, timeout_s: float = PROB
 
 
 def environment_identity(environment: EngineEnvironment) -> str:
-    """Changes when the interpreter moves and when a package is installed, updated or removed."""
-    digest = hashlib.sha256(str(environment.python).encode())
+    """Changes when the environment moves and when a package is installed, updated or removed."""
+    digest = hashlib.sha256(str(environment.folder.resolve()).encode())
     for info in sorted(environment.venv.glob("lib/python3.*/site-packages/*.dist-info")):
         digest.update(f"\n{info.name} {info.stat().st_mtime_ns}".encode())
     return digest.hexdigest()

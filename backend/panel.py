@@ -57,14 +57,25 @@ class Panel:
         self._database = Database(self.folder.database)
         self.chats = Chats(ChatStore(self._database), self, changes=self.changes)
 
-    async def open(self) -> None:
-        """Take the state folder, go on with what an earlier panel left running, start the samplers.
+    def take_folder(self) -> None:
+        """Make the state folder where it is not there yet, and lock it for this process; kill -9 unlocks it.
 
         Raises:
-            StateFolderBusy: another panel has this folder.
+            StateFolderBusy: another panel has it.
         """
         self.folder.create()
-        self._take_folder()
+        holder = self.folder.root / "panel.json"
+        try:
+            self._lock.acquire(timeout=0)
+        except Timeout as err:
+            raise StateFolderBusy(
+                f"Another panel already uses the state folder {self.folder.root}{_describe_holder(holder)}.",
+                hint="Use that one, end it first, or give this one a folder of its own by --home.",
+            ) from err
+        holder.write_text(json.dumps({"pid": os.getpid(), "address": self.settings.address}), encoding="utf-8")
+
+    async def open(self) -> None:
+        """Go on with what an earlier panel left running, start the samplers. After take_folder()."""
         await self._database.open()
         await self.chats.open()
         await self.fleet.adopt_all()
@@ -82,18 +93,6 @@ class Panel:
         await self.gpus.close()
         await self._database.close()
         self._lock.release()
-
-    def _take_folder(self) -> None:
-        holder = self.folder.root / "panel.json"
-        try:
-            self._lock.acquire(timeout=0)
-        except Timeout as err:
-            raise StateFolderBusy(
-                f"Another panel already uses the state folder {self.folder.root}{_describe_holder(holder)}.",
-                hint="Use that one, end it first, or give this one a folder of its own by --home.",
-            ) from err
-        address = f"http://{self.settings.host}:{self.settings.port}{self.settings.root_path}/"
-        holder.write_text(json.dumps({"pid": os.getpid(), "address": address}), encoding="utf-8")
 
     # presets
 

@@ -75,6 +75,12 @@ class Settings(BaseSettings):
     def state_folder(self) -> StateFolder:
         return StateFolder(self.home.expanduser().absolute())
 
+    @property
+    def address(self) -> str:
+        """What to type into a browser on this machine."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}{self.root_path}/"
+
 
 def is_loopback(host: str) -> bool:
     """Whether a bind address can be reached from this machine only."""

@@ -71,7 +71,7 @@ def _highlighted(code: str, name: str) -> str:
         lexer = get_lexer_by_name(name, stripnl=False)
     except ClassNotFound:
         return str(escape(code))
-    return highlight(code, lexer, HtmlFormatter(nowrap=True))
+    return str(highlight(code, lexer, HtmlFormatter(nowrap=True)))
 
 
 class AnswerMarkdown:

@@ -24,5 +24,5 @@ def bind(handler: Callable[..., Awaitable[Any] | Any], *collaborators: Any) -> C
     bound.__annotations__ = {
         parameter.name: hints[parameter.name] for parameter in parameters if parameter.name in hints
     }
-    del bound.__wrapped__  # type: ignore[attr-defined]  # inspect would look through to the unbound handler
+    del bound.__wrapped__  # inspect would look through to the unbound handler
     return bound

@@ -111,8 +111,8 @@ class LiveTab:
     async def _take(self, message: Mapping[str, Any]) -> None:
         if isinstance(message.get("watch"), list):
             self._fleet.watch([str(engine) for engine in message["watch"][:32]])
-        if message.get("language") in set(Language):
-            self._language = Language(message["language"])
+        if str(message.get("language")) in set(Language):
+            self._language = Language(str(message["language"]))
             self._chat.redraw()
             await self._send([self._words()])
         if "do" in message:

@@ -20,7 +20,7 @@ def _no_stub_files() -> Iterator[None]:
             raise OSError("no type stubs at run time")
         return getfile(thing)
 
-    inspect.getfile = getfile_but_for_components
+    inspect.getfile = getfile_but_for_components  # type: ignore[assignment]
     try:
         yield
     finally:

@@ -1,10 +1,10 @@
 """The always-visible status bar as an HTML fragment: engines, host, and one entry a card or the reason why there is none."""
 
-from backend.host import HostSnapshot
 from markupsafe import Markup
 
 from backend.engine_status import EngineState
 from backend.gpu_snapshot import GpuCard, GpuCardState, GpuView, NoDriver
+from backend.host import HostSnapshot
 from backend.panel import Panel
 from backend.reading import Missing
 from ui.icons import icon

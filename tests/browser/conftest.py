@@ -31,13 +31,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.browser)
 
 
-@pytest.fixture(scope="session")
-def chromium() -> Iterator[Browser]:
+def find_chromium() -> str:
+    """The system's Chromium; without one the tests fail and name the package."""
     path = next((found for found in map(shutil.which, CHROMIUM_NAMES) if found), None)
     if path is None:
         pytest.fail("No Chromium found. Install the package 'chromium' (Debian, Ubuntu: apt-get install chromium).")
+    return path
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=list(CHROMIUM_FLAGS))
+        browser = playwright.chromium.launch(executable_path=find_chromium(), args=list(CHROMIUM_FLAGS))
         yield browser
         browser.close()
 

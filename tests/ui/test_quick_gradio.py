@@ -14,10 +14,13 @@ def run(code: str) -> str:
 
 
 def test_no_stub_is_parsed_or_written() -> None:
-    code = (
-        "import ast, sys; seen = []; sys.addaudithook(lambda event, args: seen.append(args) if event == 'open' and str(args[0]).endswith('.pyi') else None)\n"
-        "import ui.quick_gradio; print(len(seen))"
-    )
+    code = """
+import sys
+opened = []
+sys.addaudithook(lambda event, args: opened.append(args[0]) if event == "open" and str(args[0]).endswith(".pyi") else None)
+import ui.quick_gradio
+print(len(opened))
+"""
     assert run(code).strip() == "0"
 
 

@@ -47,7 +47,7 @@ def test_every_string_is_used_and_every_used_string_exists() -> None:
     mentioned = set(re.findall(r"""["'`]([a-z_]+(?:\.[a-z_]+)*)["'`]""", code))
     unused = set(STRINGS) - mentioned - COMPUTED
     assert unused == set()
-    asked = set(re.findall(r"""(?:text|template|word)\(\s*["']([a-z_.]+)["']""", code)) | set(
+    asked = set(re.findall(r"""(?:text|template|word)\(\s*["']([a-z_]+\.[a-z_]+)["']""", code)) | set(
         re.findall(r"""\w+="((?:chat|tab)\.[a-z_]+)\"""", code)
     )
     assert asked - set(STRINGS) == set()
