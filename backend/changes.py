@@ -9,13 +9,13 @@ class Changes:
     Belongs to one event loop; from another thread use loop.call_soon_threadsafe(changes.notify).
     """
 
-    def __init__(self) -> None:
-        self._version = 0
+    def __init__(self, *, first_version: int = 0) -> None:
+        self._version = first_version
         self._waiters: set[asyncio.Future[None]] = set()
 
     @property
     def version(self) -> int:
-        """Grows by one with each notify(); starts at 0."""
+        """Grows by one with each notify()."""
         return self._version
 
     def notify(self) -> None:

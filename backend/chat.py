@@ -34,6 +34,7 @@ logger = logging.getLogger(__name__)
 
 DEFAULT_LIMITS = ChatLimits()
 UNUSED_AGE_S = 30 * 86_400
+CONVERSATIONS_WATCHED = 4_096
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ class ConversationView:
     id: str
     settings: ChatSettings
     messages: tuple[Message, ...]  # oldest first; only the last can be STREAMING
+    version: int  # of changes_for(id), from before the messages were read: waiting from it misses nothing
     has_earlier: bool = False  # older messages exist and are not read
 
     @property
@@ -86,7 +88,7 @@ class Chats:
         )
         self._live: dict[str, _Live] = {}  # by conversation; also ended runs that could not be saved
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._changes_by_conversation: WeakValueDictionary[str, Changes] = WeakValueDictionary()
+        self._changes_by_conversation: dict[str, Changes] = {}  # the newest CONVERSATIONS_WATCHED
         self._starting = 0
         self._is_closing = False
 
@@ -112,12 +114,13 @@ class Chats:
         """The viewer's conversation; a new one on the first visit."""
         require(viewer, Role.MEMBER)
         conversation = await self._store.open_conversation(viewer.browser)
+        version = self.changes_for(conversation.id).version
         run = self.live_run(conversation.id)  # taken before the read: a run that ends meanwhile still tells its end
         history = await self._store.history(conversation)
         messages = history.messages
         if run is not None:
             messages = tuple(run.message() if message.id == run.id else message for message in messages)
-        return ConversationView(conversation.id, conversation.settings, messages, history.has_earlier)
+        return ConversationView(conversation.id, conversation.settings, messages, version, history.has_earlier)
 
     async def send(self, viewer: Viewer, text: str, *, settings: ChatSettings | None = None) -> ChatRun:
         """Store the message, start the answer in the background and return at once.
@@ -177,8 +180,15 @@ class Chats:
         return None if live is None else live.run
 
     def changes_for(self, conversation_id: str) -> Changes:
-        """Told on each chunk, state and setting of this conversation. Keep the object while waiting on it."""
-        return self._changes_by_conversation.setdefault(conversation_id, Changes())
+        """Told on each chunk, state and setting of this conversation. Ask for it anew before each wait."""
+        run = self.live_run(conversation_id)
+        changes = self._changes_by_conversation.pop(conversation_id, None) if run is None else run.changes
+        if changes is None:  # never a version that was seen before, as a forgotten conversation may come back
+            changes = Changes(first_version=time.monotonic_ns())
+        self._changes_by_conversation[conversation_id] = changes
+        if len(self._changes_by_conversation) > CONVERSATIONS_WATCHED:
+            del self._changes_by_conversation[next(iter(self._changes_by_conversation))]
+        return changes
 
     def _lock(self, conversation_id: str) -> asyncio.Lock:
         """Sending and clearing take turns within a conversation: two tabs may do it at once."""

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from backend import chat
 from backend.changes import Changes
 from backend.chat import (
     ChatEngine,
@@ -352,6 +353,35 @@ async def test_a_page_is_told_of_words_settings_and_clearing_and_the_panel_of_st
         seen = changes.version
         await change
         assert changes.version > seen
+
+
+async def test_a_conversation_that_was_not_watched_for_long_comes_back_with_another_version(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chat, "CONVERSATIONS_WATCHED", 3)
+    seen = bench.chats.changes_for("c0").version
+    for n in range(4):
+        bench.chats.changes_for(f"c{n}")
+    assert len(bench.chats._changes_by_conversation) == 3
+    assert await asyncio.wait_for(bench.chats.changes_for("c0").wait(seen, timeout_s=60), DEADLINE_S) != seen
+
+
+async def test_a_running_answer_is_watched_however_many_others_are(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chat, "CONVERSATIONS_WATCHED", 3)
+    bench.plan("Hello")
+    run = await bench.chats.send(ANA, "Hi")
+    for n in range(4):
+        bench.chats.changes_for(f"c{n}")
+    assert bench.chats.changes_for(run.conversation_id) is run.changes
+
+
+async def test_waiting_from_a_views_version_misses_nothing(bench: Bench) -> None:
+    view = await bench.chats.conversation(ANA)
+    await bench.chats.update_settings(ANA, ChatSettings("x"))
+    waiting = bench.chats.changes_for(view.id).wait(view.version, timeout_s=60)
+    assert await asyncio.wait_for(waiting, DEADLINE_S) > view.version
 
 
 @pytest.mark.parametrize(
