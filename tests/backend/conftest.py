@@ -9,7 +9,7 @@ import pytest
 from backend.engine import Engine
 from backend.fleet import Fleet
 from backend.shared_memory import SharedFile, list_shared
-from tests.fakes.fake_specs import QUICK, living
+from tests.fakes.fake_specs import QUICK, keepers, living
 
 
 @pytest.fixture
@@ -33,6 +33,7 @@ async def engine(tmp_path: Path) -> AsyncIterator[Engine]:
     await engine.stop(grace_s=0.0)
     await engine.close()
     assert living("testengine") == set()
+    assert keepers(tmp_path) == set()
 
 
 @pytest.fixture
@@ -43,6 +44,7 @@ async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
     yield fleet
     await fleet.stop_all()
     await fleet.close()
+    assert keepers(tmp_path) == set()
 
 
 @pytest.fixture

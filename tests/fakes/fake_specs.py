@@ -9,7 +9,7 @@ from pathlib import Path
 
 from backend.engine import EngineTiming
 from backend.launch import LaunchSpec
-from backend.process import find_marked
+from backend.process import all_pids, find_marked
 
 FAKE_ENGINE = Path(__file__).parent / "engine_process.py"
 ROUNDS = range(int(os.environ.get("VOLTA_ROUNDS", "3")))
@@ -39,6 +39,18 @@ def fake_spec(port: int, *faults: str, preset: str = "fake", ready_timeout_s: fl
 def living(engine_id: str) -> set[int]:
     """Pids of every process that carries a run marker of this engine."""
     return {member.pid for member in find_marked(f"{engine_id}/")}
+
+
+def keepers(folder: Path) -> set[int]:
+    """Pids of the keepers of runs below `folder`."""
+    return {pid for pid in all_pids() if b"engine_keeper" in (line := _command_line(pid)) and bytes(folder) in line}
+
+
+def _command_line(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
 
 
 async def eventually(holds: Callable[[], bool], *, what: str, deadline_s: float = DEADLINE_S) -> None:
