@@ -17,6 +17,7 @@ from backend.reading import Missing, MissingReason, Reading
 READER = Path(__file__).with_name("gpu_reader.py")
 MAX_LINE_BYTES = 64 * 1024
 REAP_EVERY_S = 0.02
+STATUS_WAIT_S = 0.5  # between the end of a reader's output and its exit status
 # All that the reader, the dynamic loader and the helper that NVML may start need. No secret of the panel goes along.
 KEPT_VARIABLES = ("PATH", "LANG", "LD_LIBRARY_PATH", "LD_PRELOAD")
 
@@ -122,7 +123,7 @@ class ReaderChild:
                 except ValueError:  # longer than MAX_LINE_BYTES; the stream has dropped it
                     continue
                 if not line.endswith(b"\n"):
-                    return ReaderEnded(await self._returncode())
+                    return ReaderEnded(await self._final_status())
                 message = parse_message(line)
                 if message is not None:
                     return message
@@ -149,6 +150,11 @@ class ReaderChild:
         """Whether the process has ended. Reaps it, never waits."""
         return self._process is None or self._process.poll() is not None
 
+    @property
+    def returncode(self) -> int | None:
+        """Its exit status once it is gone; negative is the signal that ended it."""
+        return None if self._process is None else self._process.poll()
+
     def kernel_state(self) -> str:
         """The letter of its state in /proc ("D": inside the driver, deaf to signals), "" when it cannot be read."""
         try:
@@ -157,10 +163,10 @@ class ReaderChild:
             return ""
         return fields.rpartition(")")[2].split()[0]
 
-    async def _returncode(self) -> int | None:
+    async def _final_status(self) -> int | None:
         """After the end of its output: the status, when it comes with it."""
-        await self._gone_within(0.5)
-        return None if self._process is None else self._process.returncode
+        await self._gone_within(STATUS_WAIT_S)
+        return self.returncode
 
     async def _gone_within(self, seconds: float) -> bool:
         loop = asyncio.get_running_loop()

@@ -129,6 +129,13 @@ async def until_true(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0.02)
 
 
+async def assert_stays(condition: Callable[[], bool], *, for_s: float) -> None:
+    deadline = time.monotonic() + for_s
+    while time.monotonic() < deadline:
+        assert condition()
+        await asyncio.sleep(0.02)
+
+
 async def test_two_healthy_cards_are_read_each_by_a_process_of_its_own(machine: FakeMachine) -> None:
     machine.play(["count = 2", "0.core_temperature_c = 41", "1.core_temperature_c = 58", "1.memory_temperature_c = 66"])
     async with watching(machine) as watched:
@@ -279,14 +286,15 @@ async def test_a_library_that_is_not_there_is_told_in_a_sentence(machine: FakeMa
 async def test_a_driver_that_does_not_answer_is_told_and_asked_once_while_it_is_stuck(
     machine: FakeMachine, round_number: int
 ) -> None:
-    machine.play(["count = 2", "hang.kind = unkillable", "init.hang = 2"])
+    machine.play(["count = 2", "hang.kind = unkillable", "init.hang = 4"])
     timing = ReaderTiming(first_answer_s=0.5, end_s=0.2, recheck_s=0.1)
     async with watching(machine, timing=timing) as watched:
         view = await watched.until(lambda view: view.left_behind == 1)
         view = await watched.until(lambda view: view.no_driver is not None)
         assert view.no_driver is not None
         assert view.no_driver.gap is DriverGap.SILENT
-        assert readers() == [], "no second question while the first is stuck"
+        await assert_stays(lambda: readers() == [], for_s=1.0)  # no second question while the first is stuck
+        assert watched.sampler.view().left_behind == 1
 
 
 @every_round
@@ -300,6 +308,7 @@ async def test_readings_come_back_after_a_driver_reload(machine: FakeMachine, ro
         assert view.no_driver is not None
         assert view.no_driver.gap is DriverGap.NO_DRIVER
         await until_true(lambda: readers() == [])
+        await assert_stays(lambda: readers() == [], for_s=2 * FAST.last_backoff_s)
         machine.play(["count = 2", "driver = 580.105.08"])
         machine.load_module(FIRST, SECOND, version="580.105.08")
         await watched.until_states(GpuCardState.OK, GpuCardState.OK)
