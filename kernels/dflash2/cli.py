@@ -27,8 +27,21 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"dflash2 {__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
+    _add_doctor(commands)
     _add_predict(commands)
     return parser
+
+
+def _add_doctor(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser("doctor", help="report what this environment has of what the kernels need")
+    parser.add_argument("--json", action="store_true", help="JSON instead of text")
+    parser.set_defaults(run=_run_doctor)
+
+
+def _run_doctor(arguments: argparse.Namespace) -> int:
+    from dflash2 import doctor
+
+    return doctor.run(as_json=arguments.json)
 
 
 def _add_predict(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
