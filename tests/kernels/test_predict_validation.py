@@ -1,4 +1,4 @@
-"""The timing model against published V100 figures: the rows that PyPI packages can rebuild, and the record of the rest."""
+"""The timing model against published V100 figures: rows that PyPI packages can rebuild, and the record of the rest."""
 
 from __future__ import annotations
 
