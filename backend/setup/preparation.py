@@ -37,7 +37,7 @@ class Preparation:
 
     @property
     def panel(self) -> PanelEnvironment:
-        return PanelEnvironment(self.repository, with_dev=self.arguments.with_dev)
+        return PanelEnvironment(self.repository, self.base_python, with_dev=self.arguments.with_dev)
 
     @property
     def environments(self) -> Path:
@@ -58,11 +58,11 @@ class Preparation:
             SetupError: no space, no agreement, or an installation that failed.
         """
         panel = self.panel
-        if panel.is_whole() and not self.arguments.repair:
+        if panel.is_whole() and not (self.arguments.repair and panel.is_damaged()):
             return False
         with panel.lock():
             runner = panel.runner(self.console, self.access.environ(self.environ))
-            panel.create(self.base_python, runner)
+            panel.create(runner)
             self.announce(is_panel_missing=True)
             panel.install(runner, self.access)
         return True

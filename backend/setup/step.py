@@ -12,6 +12,7 @@ from pathlib import Path
 
 from backend.errors import SetupError
 from backend.setup.console import Console, duration
+from backend.setup.pip_access import without_credentials
 
 POLL_S = 0.25
 TERM_GRACE_S = 5.0
@@ -56,7 +57,7 @@ class StepRunner:
         self.console.line(head)
         self.console.start_step()
         with self.log_path.open("ab") as log_file:
-            log_file.write(f"\n== {head}: {' '.join(step.argv)}\n".encode())
+            log_file.write(f"\n== {head}: {without_credentials(' '.join(step.argv))}\n".encode())
             log_file.flush()
             offset = log_file.tell()
             child = self._spawn(step, log_file.fileno())

@@ -14,7 +14,7 @@ class Wheelhouse:
 
     folder: Path
 
-    def add(self, name: str, version: str, files: Mapping[str, str], *, requires: Sequence[str] = ()) -> Path:
+    def add(self, name: str, version: str, files: Mapping[str, str | bytes], *, requires: Sequence[str] = ()) -> Path:
         """Write one wheel: its files by path inside site-packages."""
         self.folder.mkdir(parents=True, exist_ok=True)
         info = f"{name}-{version}.dist-info"
@@ -26,12 +26,13 @@ class Wheelhouse:
             f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
             **files,
         }
-        record = [f"{path},sha256={_digest(text)},{len(text.encode())}" for path, text in members.items()]
-        members[f"{info}/RECORD"] = "\n".join([*record, f"{info}/RECORD,,", ""])
+        contents = {path: text.encode() if isinstance(text, str) else text for path, text in members.items()}
+        record = [f"{path},sha256={_digest(data)},{len(data)}" for path, data in contents.items()]
+        contents[f"{info}/RECORD"] = "\n".join([*record, f"{info}/RECORD,,", ""]).encode()
         path = self.folder / f"{name}-{version}-py3-none-any.whl"
         with zipfile.ZipFile(path, "w") as archive:
-            for member, text in members.items():
-                archive.writestr(member, text)
+            for member, data in contents.items():
+                archive.writestr(member, data)
         return path
 
     def environ(self) -> dict[str, str]:
@@ -39,5 +40,5 @@ class Wheelhouse:
         return {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(self.folder), "PIP_CONFIG_FILE": "/dev/null"}
 
 
-def _digest(text: str) -> str:
-    return base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
+def _digest(data: bytes) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
