@@ -58,6 +58,7 @@ class _Live:
     """A run and the two tasks behind it: one follows the stream, one saves and outlives it."""
 
     run: ChatRun
+    engine: ChatEngine
     stream: asyncio.Task[None]
     keeper: asyncio.Task[None]
 
@@ -153,6 +154,11 @@ class Chats:
         conversation = await self._store.open_conversation(viewer.browser)
         await self._stop(conversation)
 
+    async def end_answers(self, engine_id: str) -> None:
+        """End the answers of an engine that is about to be stopped: it waits for its open streams before it exits."""
+        lives = [live for live in self._live.values() if live.engine.engine_id == engine_id]
+        await self._end(*lives, state=RunState.FAILED)
+
     async def clear(self, viewer: Viewer) -> None:
         """Really delete the messages, stopping a running answer first; the settings stay."""
         require(viewer, Role.MEMBER)
@@ -219,20 +225,24 @@ class Chats:
             max_bytes=self._limits.answer_bytes,
         )
         stream = asyncio.create_task(run.follow(self._clients.stream(engine, request)))
-        keeper = asyncio.create_task(self._keep(run, stream))
-        self._live[conversation.id] = _Live(run, stream, keeper)
+        keeper = asyncio.create_task(self._keep(run, engine, stream))
+        self._live[conversation.id] = _Live(run, engine, stream, keeper)
         run.changes.notify()
         self._changes.notify()
         return run
 
-    async def _keep(self, run: ChatRun, stream: asyncio.Task[None]) -> None:
-        """Save what has arrived about once a second, and the whole at the end."""
+    async def _keep(self, run: ChatRun, engine: ChatEngine, stream: asyncio.Task[None]) -> None:
+        """Save what has arrived about once a second, and the whole at the end; leave an engine that is gone."""
         saved = run.message()
         while not stream.done():
             await asyncio.wait((stream,), timeout=self._limits.save_interval_s)
             message = run.message()
             if message != saved and not stream.done() and await self._save(run, message):
                 saved = message
+            if run.silent_s > self._limits.gone_timeout_s and engine not in self._engine_lookup.ready():
+                # told to end, vLLM 0.32 may keep a stream open in silence for as long as the client does
+                run.end(RunState.FAILED, ChatError(f"{engine.title} ended while answering.", hint="See its log."))
+                stream.cancel()
         if stream.cancelled():
             run.end(RunState.INTERRUPTED)  # the event loop ends; a stopped run has its outcome already
         elif stream.exception() is not None:
@@ -260,7 +270,7 @@ class Chats:
     async def _end(self, *lives: _Live, state: RunState) -> None:
         """Give the runs their outcome, cancel their requests, and wait until they are saved."""
         for live in lives:
-            live.run.end(state)
+            live.run.end(state, ChatError(f"{live.engine.title} was stopped while answering."))
             live.stream.cancel()
         if lives:
             await asyncio.wait([live.keeper for live in lives], timeout=self._limits.end_timeout_s)

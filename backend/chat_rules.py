@@ -24,6 +24,7 @@ class ChatLimits:
     save_interval_s: float = 1.0  # a kill -9 loses at most this much of an unfinished answer
     connect_timeout_s: float = 5.0
     silence_timeout_s: float = 600.0  # longest wait for the first or the next chunk: long prompts take minutes on a CPU
+    gone_timeout_s: float = 30.0  # longest silence of an engine that is not ready any more
     end_timeout_s: float = 10.0  # for a stopped answer to be saved
 
 

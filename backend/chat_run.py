@@ -58,6 +58,7 @@ class ChatRun:
         self._finish_reason = ""
         self._error = ChatError("")
         self._sent: float | None = None
+        self._heard: float | None = None
         self._first_token: float | None = None
         self._last_token: float | None = None
         self._usage = Usage()
@@ -102,6 +103,11 @@ class ChatRun:
             engine=self._usage.figures,
         )
 
+    @property
+    def silent_s(self) -> float:
+        """For how long nothing came from the engine. 0 before the request was sent."""
+        return 0.0 if self._heard is None else self._clock() - self._heard
+
     def message(self) -> Message:
         """The run as a message, as of now: text, timing, error, stop_reason and all."""
         return dataclasses.replace(
@@ -117,7 +123,7 @@ class ChatRun:
 
     async def follow(self, pieces: AsyncGenerator[Piece, None]) -> None:
         """Send the request and take its pieces until the run ends; never raises ChatError, `state` says how it went."""
-        self._sent = self._clock()
+        self._sent = self._heard = self._clock()
         try:
             async with aclosing(pieces):
                 async for piece in pieces:
@@ -143,8 +149,9 @@ class ChatRun:
         self.changes.notify()
 
     def _take(self, piece: Piece) -> None:
+        self._heard = self._clock()
         if piece.is_token:
-            self._last_token = self._clock()
+            self._last_token = self._heard
             self._first_token = self._last_token if self._first_token is None else self._first_token
         if piece.text:
             self._text.append(piece.text)

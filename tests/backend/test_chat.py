@@ -406,6 +406,38 @@ async def test_a_failing_engine_fails_the_answer_in_plain_words(bench: Bench, pl
     assert (await saved(bench, await bench.chats.send(ANA, "Again"))).state is RunState.DONE
 
 
+async def test_an_engine_that_is_gone_but_keeps_the_stream_open_fails_the_answer(
+    tmp_path: Path, server: StreamingServer
+) -> None:
+    async with opened(tmp_path / "panel.db", server, ChatLimits(save_interval_s=0.02, gone_timeout_s=0.1)) as bench:
+        bench.plan("Hello", hangs=True)
+        bench.open_gate()
+        run = await bench.chats.send(ANA, "Hi")
+        async with asyncio.timeout(DEADLINE_S):
+            while run.silent_s < 0.3:
+                await asyncio.sleep(0.02)
+        assert run.state is RunState.STREAMING, "a ready engine may be silent for long"
+        bench.engines.engines = ()
+        message = await saved(bench, run)
+        assert (message.state, message.text, message.error) == (
+            RunState.FAILED,
+            "Hello",
+            "Small ended while answering.",
+        )
+        await asyncio.wait_for(server.abandoned.acquire(), timeout=DEADLINE_S)
+
+
+async def test_before_an_engine_is_stopped_its_answers_are_ended_and_no_others(bench: Bench) -> None:
+    bench.plan("Hello")
+    stopped = await bench.chats.send(ANA, "Hi")
+    bench.engines.engines = (engine(bench.server, engine_id="e2", title="Other"),)
+    other = await bench.chats.send(BEN, "Hi")
+    await bench.chats.end_answers("e1")
+    message = await bench.last()
+    assert (message.state, message.error) == (RunState.FAILED, "Small was stopped while answering.")
+    assert (stopped.state, other.state) == (RunState.FAILED, RunState.STREAMING)
+
+
 async def test_a_database_that_fails_costs_no_word_and_is_told(tmp_path: Path, server: StreamingServer) -> None:
     async with opened(tmp_path / "panel.db", server, LONG_SAVE) as bench:
         bench.plan("Hello")

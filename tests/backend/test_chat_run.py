@@ -77,9 +77,16 @@ async def test_pieces_become_the_answer() -> None:
 async def test_times_are_taken_at_sending_and_at_tokens_only() -> None:
     timing = (await followed(OPENING, word("a"), word("b"), FINISH, USAGE)).timing
     assert timing is not None
-    assert (timing.sent, timing.first_token, timing.last_token) == (100.0, 101.0, 103.0)
+    assert (timing.sent, timing.first_token, timing.last_token) == (100.0, 102.0, 104.0)
     assert (timing.prompt_tokens, timing.cached_tokens, timing.output_tokens) == (10, 2, 3)
     assert timing.engine == EngineFigures(time_to_first_token_ms=1.0)
+
+
+async def test_silence_is_counted_from_sending_and_from_each_piece() -> None:
+    run = new_run()
+    assert run.silent_s == 0.0
+    async with hanging(run, OPENING, word("a")):
+        assert (run.silent_s, run.silent_s) == (1.0, 2.0)
 
 
 async def test_before_it_is_sent_a_run_has_no_timing_and_no_text() -> None:
