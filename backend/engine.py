@@ -300,5 +300,9 @@ class Engine:
         self._tell()
 
     def _tell(self) -> None:
-        if self._on_change is not None:
+        if self._on_change is None:
+            return
+        try:
             self._on_change(self)
+        except Exception:  # a fault of whoever looks on must not end the care of a process
+            log.exception("on_change of engine %s failed", self._engine_id)

@@ -50,6 +50,7 @@ class Keeper:
         self._log = SegmentWriter(folder.log)
         self._shared = SharedMemoryWatch()
         self._output = -1  # our end of the engine's stdout and stderr
+        self._wake = -1  # readable after a signal
         self._leader: ProcessIdentity | None = None
         self._returncode: int | None = None
         self._end_asked = False
@@ -62,8 +63,7 @@ class Keeper:
         self._log.open()
         self._shared.begin()
         prctl(_PR_SET_CHILD_SUBREAPER, 1)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._ask_end)
+        self._listen_to_signals()
         error = self._start(order, started_at)
         if error:
             self._log.write(f"[volta] {error}\n".encode())
@@ -72,6 +72,14 @@ class Keeper:
         mark = RunMark(self._must_have_leader(), order.marker, os.getpid())
         self._keep(mark)
         self._finish(order, self._end_rest(mark), started_at)
+
+    def _listen_to_signals(self) -> None:
+        """Every signal writes a byte to the wake pipe, so that the poll returns at once (a pidfd needs Linux 5.3)."""
+        self._wake, wake_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        signal.set_wakeup_fd(wake_end, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)  # ignored by default, and then wakes nobody
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._ask_end)
 
     def _ask_end(self, number: int, frame: FrameType | None) -> None:
         self._end_asked = True
@@ -110,20 +118,20 @@ class Keeper:
     def _keep(self, mark: RunMark) -> None:
         """Until the leader has exited: drain its output, reap orphans, watch shared memory."""
         poller = select.poll()
-        leader_descriptor = os.pidfd_open(mark.leader.pid)
         poller.register(self._output, select.POLLIN)
-        poller.register(leader_descriptor, select.POLLIN)
+        poller.register(self._wake, select.POLLIN)
         next_tick = time.monotonic()
         while self._returncode is None:
             events = poller.poll(max(0.0, next_tick - time.monotonic()) * 1000)
-            if any(descriptor == self._output for descriptor, _ in events) and not self._drain_some():
+            ready = {descriptor for descriptor, _ in events}
+            if self._output in ready and not self._drain_some():
                 poller.unregister(self._output)  # every writer has closed it
-            if any(descriptor == leader_descriptor for descriptor, _ in events):
+            if self._wake in ready:
+                os.read(self._wake, PIPE_BYTES)
                 self._reap(mark)
-            if time.monotonic() >= next_tick or self._end_asked:
+            if time.monotonic() >= next_tick or (self._end_asked and self._wake in ready):
                 next_tick = time.monotonic() + TICK_S
                 self._tick(mark)
-        os.close(leader_descriptor)
 
     def _tick(self, mark: RunMark) -> None:
         self._reap(mark)

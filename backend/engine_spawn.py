@@ -13,7 +13,7 @@ from backend.engine_run import EngineRun
 from backend.errors import LaunchError
 from backend.launch import LaunchSpec
 from backend.process import MARKER_VARIABLE
-from backend.run_folder import RunFolder, RunOrder, make_temporary
+from backend.run_folder import RunFolder, RunOrder, make_temporary, remove_temporary
 
 _STEP_S = 0.01
 _NO_CWD = frozenset({"", "/"})  # the spec's default: an empty folder of the run instead
@@ -67,6 +67,7 @@ def engine_environment(spec: LaunchSpec, *, base: Mapping[str, str], marker: str
 
 async def spawn_run(folder: RunFolder, spec: LaunchSpec, *, marker: str, deadline_s: float) -> EngineRun:
     """Start a keeper and through it the engine; returns when process.json names both. Raises LaunchError."""
+    temporary = ""
     try:
         folder.create()
         temporary = make_temporary()
@@ -78,9 +79,16 @@ async def spawn_run(folder: RunFolder, spec: LaunchSpec, *, marker: str, deadlin
             temporary=temporary,
         )
         folder.write_order(order)
-        child = _spawn_keeper(folder)
+        return await _wait_for_process(folder, _spawn_keeper(folder), deadline_s)
     except OSError as err:
-        raise LaunchError(f"The run folder {folder.path} cannot be written: {err}.") from err
+        remove_temporary(temporary)
+        raise LaunchError(f"The run cannot be set up in {folder.path}: {err}.", hint="The disk may be full.") from err
+    except LaunchError:
+        remove_temporary(temporary)
+        raise
+
+
+async def _wait_for_process(folder: RunFolder, child: "subprocess.Popen[bytes]", deadline_s: float) -> EngineRun:
     deadline = time.monotonic() + deadline_s
     while time.monotonic() < deadline:
         process = folder.read_process()

@@ -1,9 +1,10 @@
 """States and stages of an engine, as values: the vocabulary shared by engine, page and tests.
 
-    STOPPED -> STARTING -> READY <-> UNREACHABLE
-                  |          |            |
-                  +----------+------------+--> STOPPING -> STOPPED
-                  +----------+------------+--> FAILED
+STOPPED -> STARTING -> READY <-> UNREACHABLE
+              |          |            |
+              +----------+------------+--> STOPPING -> STOPPED    as a person asked
+              |          |            |          +---> FAILED     it ended by itself and left members, or cannot be ended
+              +----------+------------+--> FAILED                 it ended by itself and nothing was left
 """
 
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ class EngineState(StrEnum):
     STARTING = "starting"  # process alive, not yet serving; see Stage
     READY = "ready"  # /health answers 200
     UNREACHABLE = "unreachable"  # process alive, was ready, /health no longer answers
-    STOPPING = "stopping"  # told to stop; members of its group may still live
+    STOPPING = "stopping"  # being ended; members of its group may still live
     FAILED = "failed"  # ended by itself, or never became ready
 
 

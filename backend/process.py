@@ -141,6 +141,8 @@ def send_signal(identity: ProcessIdentity, number: signal.Signals) -> bool:
         descriptor = os.pidfd_open(identity.pid)
     except ProcessLookupError:
         return False
+    except OSError:  # before Linux 5.3, or a container that forbids it: a tiny gap between look and signal remains
+        return is_alive(identity) and _kill(identity.pid, number)
     try:
         if not is_alive(identity):
             return False
@@ -189,6 +191,14 @@ def all_pids() -> list[int]:
 
 def _all_stats() -> Iterator[ProcessStat]:
     return (stat for stat in map(read_stat, all_pids()) if stat is not None)
+
+
+def _kill(pid: int, number: signal.Signals) -> bool:
+    try:
+        os.kill(pid, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
 
 
 def _group_is_ours(mark: RunMark, table: Mapping[int, ProcessStat]) -> bool:

@@ -9,7 +9,7 @@ import pytest
 from backend.engine import Engine
 from backend.fleet import Fleet
 from backend.shared_memory import SharedFile, list_shared
-from tests.fakes.fake_specs import QUICK, keepers, living
+from tests.fakes.fake_specs import ENGINE_ID, QUICK, keepers, living
 
 
 @pytest.fixture
@@ -28,11 +28,11 @@ def free_port() -> Callable[[], int]:
 @pytest.fixture
 async def engine(tmp_path: Path) -> AsyncIterator[Engine]:
     """An engine that has never run. Whatever the test leaves is stopped, and nothing may be alive then."""
-    engine = Engine("testengine", tmp_path / "testengine", timing=QUICK)
+    engine = Engine(ENGINE_ID, tmp_path / ENGINE_ID, timing=QUICK)
     yield engine
     await engine.stop(grace_s=0.0)
     await engine.close()
-    assert living("testengine") == set()
+    assert living(ENGINE_ID) == set()
     assert keepers(tmp_path) == set()
 
 

@@ -19,11 +19,12 @@ from backend.launch import LaunchSpec
 from backend.process import find_marked, is_alive
 from backend.run_folder import RunFolder, RunProcess
 from backend.shared_memory import SharedFile, list_shared
-from tests.fakes.fake_specs import DEADLINE_S, QUICK, ROUNDS, eventually, fake_spec, living
+from tests.fakes.fake_specs import DEADLINE_S, ENGINE_ID, QUICK, ROUNDS, eventually, fake_spec, living
 
 pytestmark = pytest.mark.faults
 every_round = pytest.mark.parametrize("round_number", ROUNDS)
 
+OTHER_ID = f"{ENGINE_ID}-other"
 READY, FAILED, STOPPED = {EngineState.READY}, {EngineState.FAILED}, {EngineState.STOPPED}
 SETTLED = {EngineState.READY, EngineState.FAILED, EngineState.STOPPED}
 
@@ -58,7 +59,7 @@ def pretend_running(record: Path, *, stopping: bool) -> None:
 @pytest.fixture
 async def next_panel(tmp_path: Path) -> AsyncIterator[Engine]:
     """The same engine as a later panel sees it; it must not be looked after by an earlier one any more."""
-    engine = Engine("testengine", tmp_path / "testengine", timing=QUICK)
+    engine = Engine(ENGINE_ID, tmp_path / ENGINE_ID, timing=QUICK)
     yield engine
     await engine.stop(grace_s=0.0)
     await engine.close()
@@ -133,7 +134,7 @@ class TestStart:
         self, engine: Engine, tmp_path: Path, free_port: Callable[[], int]
     ) -> None:
         await engine.start(replace(fake_spec(free_port()), env={"API_KEY": "s3cret"}))
-        for path in (tmp_path / "testengine").rglob("*"):
+        for path in (tmp_path / ENGINE_ID).rglob("*"):
             if path.is_file() and b"s3cret" in path.read_bytes():
                 assert path.stat().st_mode & 0o777 == 0o600, path
 
@@ -181,7 +182,7 @@ class TestStart:
         self, engine: Engine, tmp_path: Path, free_port: Callable[[], int]
     ) -> None:
         port = free_port()
-        stranger = Engine("stranger", tmp_path / "stranger", timing=QUICK)
+        stranger = Engine(OTHER_ID, tmp_path / "stranger", timing=QUICK)
         await engine.start(fake_spec(port, "--slow-start", "3"))
         await started(stranger, replace(fake_spec(port), preset="stranger"))  # it took the port first
         assert engine.status.state is EngineState.STARTING
@@ -197,9 +198,9 @@ class TestStop:
         self, engine: Engine, free_port: Callable[[], int], round_number: int
     ) -> None:
         await started(engine, fake_spec(free_port(), "--workers", "3"))
-        assert len(living("testengine")) == 4
+        assert len(living(ENGINE_ID)) == 4
         await engine.stop()
-        assert living("testengine") == set()
+        assert living(ENGINE_ID) == set()
         assert (engine.status.state, engine.status.returncode, engine.status.reason) == (EngineState.STOPPED, 0, "")
         assert "INFO: Shutting down" in engine.log.last_lines(5)
 
@@ -211,7 +212,7 @@ class TestStop:
         begun = time.monotonic()
         await engine.stop(grace_s=0.5)
         took_s = time.monotonic() - begun
-        assert living("testengine") == set()
+        assert living(ENGINE_ID) == set()
         assert (engine.status.state, engine.status.returncode) == (EngineState.STOPPED, -9)
         assert 0.5 <= took_s < 10
 
@@ -220,11 +221,11 @@ class TestStop:
         self, engine: Engine, free_port: Callable[[], int], round_number: int
     ) -> None:
         await engine.start(fake_spec(free_port(), "--slow-start", "60", "--workers", "3"))
-        await eventually(lambda: len(living("testengine")) == 4, what="the workers")
+        await eventually(lambda: len(living(ENGINE_ID)) == 4, what="the workers")
         begun = time.monotonic()
         await engine.stop(grace_s=30)
         assert time.monotonic() - begun < 10
-        assert living("testengine") == set()
+        assert living(ENGINE_ID) == set()
         assert engine.status.state is EngineState.STOPPED
 
     @every_round
@@ -238,7 +239,7 @@ class TestStop:
         await engine.stop()
         await starting
         assert engine.status.state is EngineState.STOPPED
-        assert living("testengine") == set()
+        assert living(ENGINE_ID) == set()
 
     async def test_two_stops_are_one(self, engine: Engine, free_port: Callable[[], int]) -> None:
         await started(engine, fake_spec(free_port(), "--ignore-sigterm"))
@@ -275,7 +276,7 @@ class TestStop:
         await engine.wait_until({EngineState.STOPPING}, timeout_s=5)
         caller.cancel()
         await engine.wait_until(STOPPED, timeout_s=DEADLINE_S)
-        assert living("testengine") == set()
+        assert living(ENGINE_ID) == set()
 
     async def test_a_stop_of_what_does_not_run_does_nothing(self, engine: Engine) -> None:
         await engine.stop()
@@ -290,12 +291,12 @@ class TestStop:
         shared_before: set[SharedFile],
         round_number: int,
     ) -> None:
-        other = Engine("other", tmp_path / "other", timing=QUICK)
+        other = Engine(OTHER_ID, tmp_path / "other", timing=QUICK)
         await asyncio.gather(
             started(engine, fake_spec(free_port(), "--shm", "--workers", "2")),
             started(other, fake_spec(free_port(), "--shm", "--workers", "2")),
         )
-        held = _mapped_names(living("other"))
+        held = _mapped_names(living(OTHER_ID))
         assert len(held) == 3
         await engine.stop(grace_s=0.0)
         present = {shared.name for shared in list_shared()}
@@ -320,7 +321,7 @@ class TestFailure:
         assert status.reason == (
             "The engine exited with code 3 before it was ready: RuntimeError: the fake weights are broken"
         )
-        assert living("testengine") == set()
+        assert living(ENGINE_ID) == set()
 
     @every_round
     async def test_an_engine_that_is_never_ready_is_ended_and_failed(
@@ -330,7 +331,7 @@ class TestFailure:
         status = await engine.wait_until(FAILED, timeout_s=DEADLINE_S)
         assert "not ready within 2 s" in status.reason
         assert status.hint
-        assert living("testengine") == set()
+        assert living(ENGINE_ID) == set()
 
     @every_round
     async def test_a_killed_leader_is_failed_and_its_workers_end(
@@ -341,7 +342,7 @@ class TestFailure:
         status = await engine.wait_until(FAILED, timeout_s=DEADLINE_S)
         assert status.returncode == -9
         assert "SIGKILL" in status.reason and "memory" in status.hint
-        assert living("testengine") == set()
+        assert living(ENGINE_ID) == set()
 
     @every_round
     async def test_a_killed_worker_fails_the_engine_and_all_of_it_ends(
@@ -352,7 +353,7 @@ class TestFailure:
         status = await engine.wait_until(FAILED, timeout_s=DEADLINE_S)
         assert status.returncode == 1
         assert "died unexpectedly" in status.reason
-        assert living("testengine") == set()
+        assert living(ENGINE_ID) == set()
 
     @every_round
     async def test_a_killed_keeper_fails_the_engine_and_all_of_it_ends(
@@ -364,12 +365,12 @@ class TestFailure:
         round_number: int,
     ) -> None:
         await started(engine, fake_spec(free_port(), "--workers", "3", "--ignore-sigterm", "--shm"))
-        made = _mapped_names(living("testengine"))
+        made = _mapped_names(living(ENGINE_ID))
         process = process_of(engine, tmp_path)
         os.kill(process.keeper.pid, signal.SIGKILL)
         status = await engine.wait_until(FAILED, timeout_s=DEADLINE_S)
         assert (status.returncode, "keeper" in status.reason) == (None, True)
-        assert living("testengine") == set()
+        assert living(ENGINE_ID) == set()
         assert len(made) == 4 and not made & {shared.name for shared in list_shared()}
         assert not Path(process.temporary).exists()
 
@@ -389,7 +390,7 @@ class TestFailure:
         assert received.count('"content"') == 6, "the role's empty content and five tokens"
         status = await engine.wait_until(FAILED, timeout_s=DEADLINE_S)
         assert status.returncode == -9
-        assert living("testengine") == set()
+        assert living(ENGINE_ID) == set()
 
     @every_round
     async def test_a_flooding_engine_starts_serves_and_stops_and_the_panel_stays_quick(
@@ -400,7 +401,7 @@ class TestFailure:
         await eventually(lambda: engine.log.skipped_bytes > 20e6, what="a flood")
         assert len(engine.log.since(0).lines) <= 2000
         await engine.stop()
-        assert (engine.status.state, living("testengine")) == (EngineState.STOPPED, set())
+        assert (engine.status.state, living(ENGINE_ID)) == (EngineState.STOPPED, set())
 
     @every_round
     async def test_a_living_engine_without_answers_is_unreachable_and_can_be_stopped(
@@ -410,7 +411,7 @@ class TestFailure:
         status = await engine.wait_until({EngineState.UNREACHABLE}, timeout_s=DEADLINE_S)
         assert "/health" in status.reason
         await engine.stop()
-        assert (engine.status.state, living("testengine")) == (EngineState.STOPPED, set())
+        assert (engine.status.state, living(ENGINE_ID)) == (EngineState.STOPPED, set())
 
     async def test_a_paused_engine_is_unreachable_and_ready_again_by_itself(
         self, engine: Engine, tmp_path: Path, free_port: Callable[[], int]
@@ -433,7 +434,7 @@ class TestFailure:
             (1, EngineState.FAILED, 3),
             (2, None, None),
         ]
-        assert "broken" in (tmp_path / "testengine/runs/1/log/000000000000000.log").read_text()
+        assert "broken" in (tmp_path / f"{ENGINE_ID}/runs/1/log/000000000000000.log").read_text()
 
 
 class TestAdoption:
@@ -448,7 +449,7 @@ class TestAdoption:
         assert next_panel.spec == engine.spec
         assert any("startup complete" in line for line in next_panel.log.last_lines(99))
         await next_panel.stop()
-        assert (next_panel.status.state, living("testengine")) == (EngineState.STOPPED, set())
+        assert (next_panel.status.state, living(ENGINE_ID)) == (EngineState.STOPPED, set())
 
     @every_round
     async def test_a_starting_engine_is_adopted_at_its_stage_and_becomes_ready(
@@ -488,7 +489,7 @@ class TestAdoption:
         begun = time.monotonic()
         await next_panel.wait_until(FAILED, timeout_s=DEADLINE_S)
         assert time.monotonic() - begun < 2.0
-        assert living("testengine") == set()
+        assert living(ENGINE_ID) == set()
 
     @every_round
     async def test_an_engine_that_died_meanwhile_is_failed_with_its_code(
@@ -499,7 +500,7 @@ class TestAdoption:
         await engine.close()
         os.kill(process.leader.pid, signal.SIGSEGV)
         await eventually(lambda: not is_alive(process.keeper), what="the keeper is done")
-        assert living("testengine") == set(), "nothing waits for the next panel"
+        assert living(ENGINE_ID) == set(), "nothing waits for the next panel"
         await next_panel.adopt()
         status = next_panel.status
         assert (status.state, status.returncode, "SIGSEGV" in status.reason) == (EngineState.FAILED, -11, True)
@@ -510,14 +511,14 @@ class TestAdoption:
         self, engine: Engine, next_panel: Engine, tmp_path: Path, free_port: Callable[[], int], round_number: int
     ) -> None:
         await started(engine, fake_spec(free_port(), "--workers", "3", "--ignore-sigterm", "--shm"))
-        made = _mapped_names(living("testengine"))
+        made = _mapped_names(living(ENGINE_ID))
         process = process_of(engine, tmp_path)
         await engine.close()
         os.kill(process.keeper.pid, signal.SIGKILL)
         await eventually(lambda: not is_alive(process.leader), what="the leader dies with its keeper")
-        assert len(living("testengine")) == 3
+        assert len(living(ENGINE_ID)) == 3
         await next_panel.adopt()
-        assert (next_panel.status.state, living("testengine")) == (EngineState.FAILED, set())
+        assert (next_panel.status.state, living(ENGINE_ID)) == (EngineState.FAILED, set())
         assert len(made) == 4 and not made & {shared.name for shared in list_shared()}
 
     async def test_a_stop_that_a_panel_did_not_live_to_finish_is_finished(
@@ -525,11 +526,11 @@ class TestAdoption:
     ) -> None:
         await started(engine, fake_spec(free_port()))
         await engine.close()
-        pretend_running(tmp_path / "testengine" / "record.json", stopping=True)
+        pretend_running(tmp_path / ENGINE_ID / "record.json", stopping=True)
         await next_panel.adopt()
         assert next_panel.status.state is EngineState.STOPPING
         await next_panel.wait_until(STOPPED, timeout_s=DEADLINE_S)
-        assert living("testengine") == set()
+        assert living(ENGINE_ID) == set()
 
     async def test_an_engine_that_ended_during_an_unfinished_stop_is_stopped_not_failed(
         self, engine: Engine, next_panel: Engine, tmp_path: Path, free_port: Callable[[], int]
@@ -537,7 +538,7 @@ class TestAdoption:
         await started(engine, fake_spec(free_port()))
         process = process_of(engine, tmp_path)
         await engine.close()
-        pretend_running(tmp_path / "testengine" / "record.json", stopping=True)
+        pretend_running(tmp_path / ENGINE_ID / "record.json", stopping=True)
         os.kill(process.leader.pid, signal.SIGTERM)
         await eventually(lambda: not is_alive(process.keeper), what="the keeper is done")
         await next_panel.adopt()
@@ -549,13 +550,13 @@ class TestAdoption:
     ) -> None:
         await started(engine, fake_spec(free_port()))
         await engine.stop()
-        folder = RunFolder(tmp_path / "testengine" / "runs" / "1")
+        folder = RunFolder(tmp_path / ENGINE_ID / "runs" / "1")
         (folder.path / "exit.json").unlink()
         bystander = await asyncio.create_subprocess_exec("sleep", "60", start_new_session=True)
         process = process_of(engine, tmp_path)
         reused = replace(process.leader, pid=bystander.pid)
         folder.write_process(replace(process, leader=replace(reused, boot_id="x") if field == "boot_id" else reused))
-        pretend_running(tmp_path / "testengine" / "record.json", stopping=False)
+        pretend_running(tmp_path / ENGINE_ID / "record.json", stopping=False)
         await next_panel.adopt()
         assert next_panel.status.state is EngineState.FAILED
         assert bystander.returncode is None
@@ -579,13 +580,13 @@ class TestAdoption:
     ) -> None:
         await started(engine, fake_spec(free_port(), "--workers", "2"))
         await engine.close()
-        (tmp_path / "testengine" / "record.json").write_text(content)
+        (tmp_path / ENGINE_ID / "record.json").write_text(content)
         await next_panel.adopt()
         status = next_panel.status
         assert status.state is EngineState.FAILED
         assert "record.json" in status.reason and "3 of its processes were still alive" in status.reason
-        assert (tmp_path / "testengine" / "record.unreadable").read_text() == content
-        assert living("testengine") == set()
+        assert (tmp_path / ENGINE_ID / "record.unreadable").read_text() == content
+        assert living(ENGINE_ID) == set()
         spec = fake_spec(free_port())
         assert (await started(next_panel, spec)).run == 2, "it can be used again"
 
@@ -594,18 +595,18 @@ class TestAdoption:
     ) -> None:
         await started(engine, fake_spec(free_port(), "--workers", "2"))
         await engine.close()
-        (tmp_path / "testengine" / "runs" / "1" / "process.json").write_text("{")
+        (tmp_path / ENGINE_ID / "runs" / "1" / "process.json").write_text("{")
         await next_panel.adopt()
         assert next_panel.status.state is EngineState.FAILED
-        assert living("testengine") == set()
+        assert living(ENGINE_ID) == set()
 
     async def test_a_panel_that_died_between_record_and_spawn_leaves_a_failed_engine(
         self, engine: Engine, next_panel: Engine, tmp_path: Path, free_port: Callable[[], int]
     ) -> None:
         await started(engine, fake_spec(free_port()))
         await engine.stop()
-        pretend_running(tmp_path / "testengine" / "record.json", stopping=False)
-        for path in (tmp_path / "testengine" / "runs" / "1").glob("*.json"):
+        pretend_running(tmp_path / ENGINE_ID / "record.json", stopping=False)
+        for path in (tmp_path / ENGINE_ID / "runs" / "1").glob("*.json"):
             path.unlink()
         await next_panel.adopt()
         assert next_panel.status.state is EngineState.FAILED
@@ -631,4 +632,4 @@ async def test_watching_a_ready_engine_costs_next_to_nothing(engine: Engine, fre
     share = (time.process_time() - before) / (time.monotonic() - begun)
     assert share < 0.10
     assert engine.status.state in RUNNING_STATES
-    assert find_marked("testengine/")
+    assert find_marked(f"{ENGINE_ID}/")

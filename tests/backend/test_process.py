@@ -133,7 +133,7 @@ def test_the_marker_is_read_from_the_environment(children: Children) -> None:
     identity = children.start(SLEEPER)
     assert marker_of(identity.pid) == MARKER
     assert marker_of(1) in (None, "")
-    assert find_marked("processtest/") == {identity: MARKER}
+    assert find_marked(MARKER) == {identity: MARKER}
 
 
 FORK_FOUR = (

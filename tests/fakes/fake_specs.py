@@ -12,6 +12,7 @@ from backend.launch import LaunchSpec
 from backend.process import all_pids, find_marked
 
 FAKE_ENGINE = Path(__file__).parent / "engine_process.py"
+ENGINE_ID = f"testengine{os.getpid()}"  # found by marker, so two test runs on one machine must not share it
 ROUNDS = range(int(os.environ.get("VOLTA_ROUNDS", "3")))
 DEADLINE_S = 30.0  # for what takes well under a second on an idle machine
 
