@@ -12,7 +12,7 @@ from dflash2.errors import Dflash2Error
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one subcommand; returns the exit status (2 for a mistake in its use, 1 for a failure it explains)."""
-    arguments = _parser().parse_args(argv)
+    arguments = build_parser().parse_args(argv)
     try:
         status: int = arguments.run(arguments)
     except Dflash2Error as err:
@@ -21,7 +21,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     return status
 
 
-def _parser() -> argparse.ArgumentParser:
+def build_parser() -> argparse.ArgumentParser:
+    """The command line of `dflash2`."""
     parser = argparse.ArgumentParser(
         prog="dflash2", description="Volta (sm_70) kernels: environment, speed, prediction"
     )
