@@ -62,4 +62,4 @@ def duration(seconds: float) -> str:
 
 def size(count: float) -> str:
     """Bytes for people, in the units that shops and mirrors use: 350 MB, 2.6 GB."""
-    return f"{count / 1e9:.1f} GB" if count >= 0.95e9 else f"{max(1, round(count / 1e6))} MB"
+    return f"{count / 1e9:.1f} GB" if count >= 0.95e9 else f"{round(count / 1e6) or int(count > 0)} MB"

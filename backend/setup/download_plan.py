@@ -1,6 +1,5 @@
 """What setup is about to download and where the disk space goes: shown, and checked, before anything is fetched."""
 
-import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,6 +7,7 @@ from pathlib import Path
 
 from backend.errors import SetupError
 from backend.setup.console import size
+from backend.setup.disk import nearest_existing
 from backend.setup.recipe import Footprint
 
 MARGIN = 1.05  # a full disk is more than an inconvenience on a shared machine
@@ -42,7 +42,7 @@ class DownloadPlan:
         cells.append(_cells("together", self.total, ""))
         widths = [max(len(line[column]) for line in cells) for column in range(3)]
         lines = [f"  {a:<{widths[0]}}   {b:>{widths[1]}}   {c:>{widths[2]}}   {d}".rstrip() for a, b, c, d in cells]
-        return [*lines, *(f"  free: {size(disk.free_bytes)} on the disk of {disk.folder}" for disk in self.disks())]
+        return [*lines, *(disk.line() for disk in self.disks())]
 
     def disks(self) -> tuple["DiskNeed", ...]:
         """The need of each file system, largest first."""
@@ -53,7 +53,8 @@ class DownloadPlan:
             before = needs.get(device) or DiskNeed(
                 folder=row.folder, need_bytes=0, free_bytes=shutil.disk_usage(place).free
             )
-            needs[device] = DiskNeed(before.folder, before.need_bytes + row.footprint.disk_bytes, before.free_bytes)
+            working_bytes = row.footprint.disk_bytes + row.footprint.download_bytes
+            needs[device] = DiskNeed(before.folder, before.need_bytes + working_bytes, before.free_bytes)
         return tuple(needs.values())
 
     def check_space(self) -> None:
@@ -62,7 +63,7 @@ class DownloadPlan:
             short = int(disk.need_bytes * MARGIN) - disk.free_bytes
             if short > 0:
                 raise SetupError(
-                    f"Not enough disk space for {disk.folder}: about {size(disk.need_bytes)} are needed, "
+                    f"Not enough disk space for {disk.folder}: about {size(disk.need_bytes)} are needed while installing, "
                     f"{size(disk.free_bytes)} are free, {size(short)} are missing.",
                     hint="Free some, or put the engine on another disk with --home FOLDER (or VOLTA_HOME). "
                     "PIP_NO_CACHE_DIR=1 does without pip's cache.",
@@ -71,11 +72,15 @@ class DownloadPlan:
 
 @dataclass(frozen=True)
 class DiskNeed:
-    """What one file system has to take."""
+    """What one file system has to take at the height of it: downloads lie beside what is unpacked from them."""
 
     folder: Path
     need_bytes: int
     free_bytes: int
+
+    def line(self) -> str:
+        """For the table: the free space, and how much of it the installation needs while it runs."""
+        return f"  free: {size(self.free_bytes)} on the disk of {self.folder} (while installing it takes {size(self.need_bytes)})"
 
 
 def cache_row(rows: tuple[PlanRow, ...], environ: Mapping[str, str]) -> tuple[PlanRow, ...]:
@@ -92,26 +97,6 @@ def pip_cache_folder(environ: Mapping[str, str]) -> Path:
         return Path(environ["PIP_CACHE_DIR"])
     cache_home = environ.get("XDG_CACHE_HOME") or str(Path(environ.get("HOME") or "/") / ".cache")
     return Path(cache_home) / "pip"
-
-
-def nearest_existing(folder: Path) -> Path:
-    """The folder itself, or the closest parent that is there."""
-    for place in (folder, *folder.parents):
-        if place.exists():
-            return place
-    return Path("/")
-
-
-def bytes_below(folder: Path) -> int:
-    """What a folder takes on disk already; 0 where it is not there. Files that vanish meanwhile count as gone."""
-    total = 0
-    for parent, _, names in os.walk(folder):
-        for name in names:
-            try:
-                total += os.lstat(os.path.join(parent, name)).st_blocks * 512  # noqa: PTH116, PTH118
-            except FileNotFoundError:
-                continue
-    return total
 
 
 def _cells(what: str, footprint: Footprint, where: str) -> tuple[str, str, str, str]:

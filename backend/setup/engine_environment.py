@@ -36,8 +36,10 @@ def current_environment(environments: Path, recipe: Recipe, repository: Path) ->
 
 
 def requirements_sha256(recipe: Recipe, repository: Path) -> str:
-    """Identifies what a recipe installs."""
-    return hashlib.sha256((repository / recipe.requirements).read_bytes()).hexdigest()
+    """Identifies what a recipe installs; a comment reworded is no reason to install again."""
+    lines = (repository / recipe.requirements).read_text(encoding="utf-8").splitlines()
+    wanted = [line.partition("#")[0].strip() for line in lines]
+    return hashlib.sha256("\n".join(filter(None, wanted)).encode()).hexdigest()
 
 
 @dataclass(frozen=True)

@@ -17,14 +17,20 @@ from backend.setup.pip_access import PipAccess
 from backend.setup.recipe import Footprint
 from backend.setup.setup_lock import LOCK_FILE, setup_lock
 from backend.setup.site_packages import forget_cut_short, site_packages_of
-from backend.setup.step import Step, StepRunner
+from backend.setup.step import SCRATCH_FOLDER, Step, StepRunner
 
 PANEL_FOOTPRINT = Footprint(download_bytes=85_000_000, disk_bytes=420_000_000)  # measured on 1 December 2026
 DEV_FOOTPRINT = Footprint(download_bytes=90_000_000, disk_bytes=290_000_000)
 STAMP_FILE = "volta-setup.json"
 LOG_FILE = "install.log"
 _MARK = "pyvenv.cfg"
-_SKELETON = ("bin", "include", "lib", "lib64")  # all there is of an environment that was interrupted at its very start
+_SKELETON = (
+    "bin",
+    "include",
+    "lib",
+    "lib64",
+    SCRATCH_FOLDER,
+)  # all there is of an environment that was interrupted at its very start
 _KEPT_FILES = (LOCK_FILE, LOG_FILE)  # in use while the environment around them is made anew
 CHECK_TIMEOUT_S = 60.0
 VENV_DEADLINE_S = 300.0

@@ -9,7 +9,8 @@ from backend.environment import EngineEnvironment
 from backend.errors import SetupError
 from backend.setup.arguments import SetupArguments
 from backend.setup.console import Console, size
-from backend.setup.download_plan import DownloadPlan, PlanRow, bytes_below, cache_row
+from backend.setup.disk import bytes_below
+from backend.setup.download_plan import DownloadPlan, PlanRow, cache_row
 from backend.setup.engine_environment import current_environment
 from backend.setup.gpu_detection import detect_nvidia, engine_advice
 from backend.setup.machine import machine_warnings

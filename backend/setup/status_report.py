@@ -7,7 +7,7 @@ from backend.environment import EngineEnvironment, EnvironmentState, environment
 from backend.environment_probe import cached_probe
 from backend.models import list_models
 from backend.setup.console import size
-from backend.setup.download_plan import bytes_below
+from backend.setup.disk import bytes_below
 from backend.setup.preparation import Preparation
 
 

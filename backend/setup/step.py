@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,11 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from backend.errors import SetupError
-from backend.setup.console import Console, duration
+from backend.setup.console import Console, duration, size
+from backend.setup.disk import bytes_below
 from backend.setup.pip_access import without_credentials
 
 POLL_S = 0.25
 TERM_GRACE_S = 5.0
+SCRATCH_FOLDER = "tmp"
 TAIL_BYTES = 4096
 QUOTED_LINES = 12  # of the log, in the message of a failed step
 
@@ -40,11 +43,20 @@ class Step:
 
 @dataclass(frozen=True)
 class StepRunner:
-    """Runs steps one after the other, all output appended to one log."""
+    """Runs steps one after the other, all output appended to one log.
+
+    Their temporary files go beside the log: /tmp is often too small for a wheel of half a gigabyte, and what a killed pip
+    leaves there would stay for ever.
+    """
 
     log_path: Path
     console: Console
     environ: Mapping[str, str]
+
+    @property
+    def scratch(self) -> Path:
+        """Where the steps' temporary files go."""
+        return self.log_path.with_name(SCRATCH_FOLDER)
 
     def run(self, step: Step, *, number: int, total: int) -> None:
         """Run one step to its end.
@@ -60,8 +72,7 @@ class StepRunner:
             log_file.write(f"\n== {head}: {without_credentials(' '.join(step.argv))}\n".encode())
             log_file.flush()
             offset = log_file.tell()
-            child = self._spawn(step, log_file.fileno())
-            with _ended_on_the_way_out(child):
+            with self._empty_scratch(), _ended_on_the_way_out(self._spawn(step, log_file.fileno())) as child:
                 returncode = self._wait(child, head=head, deadline=started + step.deadline_s, offset=offset)
         elapsed = duration(time.monotonic() - started)
         if returncode is None:
@@ -77,7 +88,7 @@ class StepRunner:
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            env=dict(self.environ),
+            env={**self.environ, "TMPDIR": str(self.scratch)},
             start_new_session=True,
         )
 
@@ -87,9 +98,23 @@ class StepRunner:
         while time.monotonic() < deadline:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 return child.wait(timeout=POLL_S)
-            last = (last_lines(self.log_path, offset=offset, count=1) or [""])[0]
-            self.console.progress(f"{head} · {duration(time.monotonic() - started)} · {last}")
+            self.console.progress(f"{head} · {duration(time.monotonic() - started)}{self._doing(offset)}")
         return None
+
+    def _doing(self, offset: int) -> str:
+        """The last line of the output; while pip downloads, also how much it has so far."""
+        last = (last_lines(self.log_path, offset=offset, count=1) or [""])[0].strip()
+        fetched = f" · {size(bytes_below(self.scratch))} so far" if last.startswith("Downloading") else ""
+        return f"{fetched} · {last}" if last else ""
+
+    @contextlib.contextmanager
+    def _empty_scratch(self) -> Iterator[None]:
+        shutil.rmtree(self.scratch, ignore_errors=True)
+        self.scratch.mkdir(mode=0o700)
+        try:
+            yield
+        finally:
+            shutil.rmtree(self.scratch, ignore_errors=True)
 
     def _failure(self, step: Step, what: str, offset: int) -> SetupError:
         quoted = "\n".join(f"    {line}" for line in last_lines(self.log_path, offset=offset, count=QUOTED_LINES))
@@ -102,7 +127,7 @@ class StepRunner:
 def hint_for(output: str) -> str:
     """What to do about a failed step, by what pip printed."""
     if "No space left on device" in output:
-        return "Free some disk space (or move the pip cache and TMPDIR to a larger disk), then run this again: it goes on where it stopped."
+        return "Free some disk space (pip cache purge gives back old downloads), then run this again: it goes on where it stopped."
     network = (
         "Max retries exceeded",
         "ConnectionError",
@@ -128,10 +153,10 @@ def last_lines(path: Path, *, offset: int, count: int) -> list[str]:
 
 
 @contextlib.contextmanager
-def _ended_on_the_way_out(child: "subprocess.Popen[bytes]") -> Iterator[None]:
+def _ended_on_the_way_out(child: "subprocess.Popen[bytes]") -> Iterator["subprocess.Popen[bytes]"]:
     """Whatever happens here (Ctrl-C, a deadline, an error), the child and its group do not outlive the step."""
     try:
-        yield
+        yield child
     finally:
         if child.poll() is None:
             with contextlib.suppress(ProcessLookupError):

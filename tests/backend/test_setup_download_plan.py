@@ -7,7 +7,8 @@ import pytest
 
 from backend.errors import SetupError
 from backend.setup.console import duration, size
-from backend.setup.download_plan import DownloadPlan, PlanRow, bytes_below, cache_row, pip_cache_folder
+from backend.setup.disk import bytes_below
+from backend.setup.download_plan import DownloadPlan, PlanRow, cache_row, pip_cache_folder
 from backend.setup.recipe import CPU_RECIPE, Footprint, TorchBuild
 
 
@@ -40,6 +41,11 @@ def test_plan_that_does_not_fit_is_refused_with_the_shortfall(tmp_path: Path) ->
 def test_needs_on_one_disk_add_up(tmp_path: Path) -> None:
     (disk,) = DownloadPlan((row(tmp_path / "a", disk_bytes=3), row(tmp_path / "not/yet/there", disk_bytes=4))).disks()
     assert disk.need_bytes == 7
+
+
+def test_downloads_need_their_place_beside_what_is_unpacked_from_them(tmp_path: Path) -> None:
+    (disk,) = DownloadPlan((row(tmp_path, disk_bytes=10, download_bytes=7),)).disks()
+    assert disk.need_bytes == 17
 
 
 def test_pip_cache_counts_as_much_as_is_downloaded(tmp_path: Path) -> None:
@@ -75,7 +81,8 @@ def test_bytes_below_counts_files_and_survives_a_missing_folder(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("count", "text"), [(0, "1 MB"), (275e6, "275 MB"), (949e6, "949 MB"), (950e6, "0.9 GB"), (2.57e9, "2.6 GB")]
+    ("count", "text"),
+    [(0, "0 MB"), (1, "1 MB"), (275e6, "275 MB"), (949e6, "949 MB"), (950e6, "0.9 GB"), (2.57e9, "2.6 GB")],
 )
 def test_sizes_are_short(count: float, text: str) -> None:
     assert size(count) == text

@@ -117,8 +117,31 @@ def test_progress_shows_the_last_line_of_a_running_step(tmp_path: Path) -> None:
 
     terminal = Terminal()
     runner = StepRunner(tmp_path / "log", Console(terminal), dict(os.environ))
-    runner.run(python("import time; print('Downloading torch', flush=True); time.sleep(1)"), number=1, total=1)
-    assert "[1/1] try something · 0 s · Downloading torch" in terminal.getvalue()
+    runner.run(python("import time; print('Collecting torch', flush=True); time.sleep(1)"), number=1, total=1)
+    assert "[1/1] try something · 0 s · Collecting torch" in terminal.getvalue()
+
+
+def test_temporary_files_lie_beside_the_log_and_are_cleared_away(runner: StepRunner) -> None:
+    left_by_a_killed_step = runner.scratch / "old"
+    left_by_a_killed_step.mkdir(parents=True)
+    code = (
+        "import os, tempfile; print(os.listdir(tempfile.gettempdir())); open(tempfile.mkstemp()[1], 'w').write('x' * 9)"
+    )
+    runner.run(python(f"{code}; print(tempfile.gettempdir())"), number=1, total=1)
+    assert runner.log_path.read_text().splitlines()[-2:] == ["[]", str(runner.scratch)]
+    assert not runner.scratch.exists()
+
+
+def test_progress_of_a_download_shows_how_much_is_there(tmp_path: Path) -> None:
+    output = io.StringIO()
+    output.isatty = lambda: True  # type: ignore[method-assign]
+    runner = StepRunner(tmp_path / "log", Console(output), dict(os.environ))
+    code = (
+        "import os, time; open(os.environ['TMPDIR'] + '/a.whl', 'wb').write(b'x' * 5_000_000)\n"
+        "print('  Downloading a.whl (9.0 MB)', flush=True); time.sleep(1)"
+    )
+    runner.run(python(code), number=1, total=1)
+    assert "5 MB so far · Downloading a.whl (9.0 MB)" in output.getvalue()
 
 
 def test_last_lines_of_a_long_log_are_found_without_reading_it_all(tmp_path: Path) -> None:
