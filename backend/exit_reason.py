@@ -9,12 +9,16 @@ from backend.run_folder import RunExit
 
 QUOTE_CHARACTERS = 400
 
-_GENERIC = re.compile(r"Engine core initialization failed|See root cause above|EngineDeadError|WorkerProc init")
-_CORE_ERROR = re.compile(r"\((?:\w*Worker|EngineCore)[^)]*\).*\bERROR\b.*?(\w*(?:Error|Exception)\b.*)")
+_GENERIC = re.compile(
+    r"Engine core initialization failed|See root cause above|EngineDeadError|WorkerProc init|Executor failed"
+)
+_CORE_ERROR = re.compile(
+    r"\((?:\w*Worker|EngineCore)[^)]*\).*\bERROR\b[^\]]*\] ((?:[\w.]+\.)?\w*(?:Error|Exception)\b.*)"
+)
 _PLAIN_ERROR = re.compile(r"^\s*(?:\([^)]*\)\s*)?((?:[\w.]+\.)?\w*(?:Error|Exception)\b:.*)")
 _OTHER_ERROR = re.compile(r"(error: .*|Value error, .*|\[Errno \d+\].*|[Oo]ut of memory.*)")
 _HARMLESS = re.compile(r"\b(?:DEBUG|INFO|WARNING)\b|\w+Warning:")  # a warning may mention an error that did not happen
-_CORE_DIED = re.compile(r"(engine core exited unexpectedly|EngineDeadError: worker \d+ died unexpectedly)")
+_CORE_DIED = re.compile(r"(engine core exited unexpectedly|[Ww]orker (?:proc )?\S+ died unexpectedly)")
 
 
 @dataclass(frozen=True)

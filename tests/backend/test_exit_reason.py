@@ -65,6 +65,19 @@ def test_a_killed_engine_core_is_told_although_vllm_exits_with_zero() -> None:
     assert "out of memory" in found.hint
 
 
+def test_a_killed_worker_is_told_and_not_the_errors_that_follow_from_it() -> None:
+    core = "(EngineCore pid=10455) ERROR 12-01 08:45:22"
+    lines = (
+        f"{core} [multiproc_executor.py:315] Worker proc VllmWorker-0 died unexpectedly (exit code: None), shutting down.",
+        f"{core} [core.py:1512] EngineCore encountered a fatal error.",
+        f'{core} [core.py:1512]     raise RuntimeError("Executor failed.")',
+        f"{core} [core.py:1512] RuntimeError: Executor failed.",
+    )
+    found = explain_exit(ended(0), lines, was_ready=True)
+    assert found.reason == "The engine exited with code 0: Worker proc VllmWorker-0 died unexpectedly"
+    assert "out of memory" in found.hint
+
+
 def test_a_long_line_is_shortened() -> None:
     assert len(telling_line((f"ValueError: {'x' * 5000}",))) == QUOTE_CHARACTERS
 
