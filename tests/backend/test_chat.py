@@ -228,6 +228,7 @@ async def test_stop_mid_answer_keeps_what_arrived_and_frees_the_engine(bench: Be
     assert bench.chats.running == 0
 
 
+@pytest.mark.faults
 @pytest.mark.parametrize("round_number", ROUNDS)
 async def test_stop_at_any_moment_ends_and_saves(bench: Bench, round_number: int) -> None:
     bench.server.plans["m"] = Plan(words=("w",) * 5, gap_s=0.002)
@@ -488,6 +489,7 @@ async def running(*arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
         await asyncio.wait_for(child.wait(), timeout=DEADLINE_S)
 
 
+@pytest.mark.faults
 @pytest.mark.parametrize("round_number", ROUNDS)
 async def test_an_engine_killed_mid_answer_fails_it_and_keeps_what_arrived(bench: Bench, round_number: int) -> None:
     async with running(str(FAKES / "streaming_server.py"), "1000", "0.002") as child:
@@ -503,6 +505,7 @@ async def test_an_engine_killed_mid_answer_fails_it_and_keeps_what_arrived(bench
         await bench.chats.send(ANA, "Hi")
 
 
+@pytest.mark.faults
 @pytest.mark.parametrize("round_number", ROUNDS)
 async def test_a_panel_killed_mid_answer_loses_at_most_what_came_since_the_last_save(
     tmp_path: Path, server: StreamingServer, round_number: int
@@ -529,6 +532,7 @@ async def test_a_panel_killed_mid_answer_loses_at_most_what_came_since_the_last_
         assert (await saved(bench, await bench.chats.send(viewer, "Go on"))).state is RunState.DONE
 
 
+@pytest.mark.faults
 @pytest.mark.parametrize("round_number", ROUNDS)
 async def test_a_panel_killed_after_an_answer_loses_none_of_it(
     tmp_path: Path, server: StreamingServer, round_number: int

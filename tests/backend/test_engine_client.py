@@ -249,8 +249,10 @@ async def test_an_engines_own_words_are_bounded(clients: EngineClients, server: 
 
 
 async def test_a_redirect_is_not_followed(clients: EngineClients, server: StreamingServer) -> None:
-    error = await failure(clients, server, Plan(status=307, error="elsewhere"), api_key=SecretStr("k-123"))
+    plan = Plan(status=307, error="elsewhere", location=f"{server.base_url}/elsewhere")
+    error = await failure(clients, server, plan, api_key=SecretStr("k-123"))
     assert "(307)" in error.message
+    assert len(server.requests) == 1
 
 
 async def test_an_error_inside_the_stream_is_a_plain_error(clients: EngineClients, server: StreamingServer) -> None:

@@ -23,6 +23,7 @@ class Plan:
     reasoning_field: str = "reasoning"
     status: int = 200
     error: str = ""  # message of the error body when status is not 200
+    location: str = ""  # where a redirecting status points
     raw_lines: tuple[str, ...] = ()  # sent as they are, in place of an answer
     gap_s: float = 0.0
     gate: asyncio.Semaphore | None = None
@@ -77,6 +78,7 @@ class StreamingServer:
         if plan.status != 200:
             body = json.dumps({"error": {"message": plan.error, "type": "BadRequestError", "code": plan.status}})
             head_line = f"HTTP/1.1 {plan.status} Reason\r\nContent-Type: application/json\r\n"
+            head_line += f"Location: {plan.location}\r\n" if plan.location else ""
             writer.write(f"{head_line}Content-Length: {len(body)}\r\n\r\n{body}".encode())
             return True
         return await self._stream(plan, reader, writer)
