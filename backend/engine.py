@@ -190,7 +190,7 @@ class Engine:
         reason = f"This engine's record is unreadable: {err}."
         if ended:
             reason += f" {ended} of its processes were still alive and were ended."
-        hint = f"The unreadable file was kept as {self._history.set_aside()}."
+        hint = self._history.set_aside()
         self._set(EngineStatus(EngineState.FAILED, since=self._wall(), reason=reason, hint=hint))
 
     async def _watch(self, run: EngineRun, spec: LaunchSpec) -> None:

@@ -137,9 +137,12 @@ class EngineHistory:
         self._record = load_record(self.path)
         return self._record
 
-    def set_aside(self) -> Path:
-        """Move an unreadable record out of the way, for a person to look at; returns where to. Raises OSError."""
-        return self.path.replace(self.path.with_suffix(".unreadable"))
+    def set_aside(self) -> str:
+        """Move an unreadable record out of the way, for a person to look at; returns a sentence on where it is."""
+        try:
+            return f"The unreadable file was kept as {self.path.replace(self.path.with_suffix('.unreadable'))}."
+        except OSError as err:
+            return f"The unreadable file could not be moved out of the way: {err}."
 
     def next_number(self) -> int:
         """A run number never used before, whatever became of the record."""

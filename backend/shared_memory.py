@@ -16,6 +16,8 @@ from backend.process import all_pids
 SHARED_MEMORY = Path("/dev/shm")
 LEAKED_PREFIXES = ("psm_", "sem.mp-", "nccl-", "torch_")
 
+LOOKS = 3  # at a file that nobody holds; its holder, if any, is dead or about to map it
+
 _SECOND_LOOK_S = 0.3
 
 
@@ -38,6 +40,7 @@ class SharedMemoryWatch:
         self._folder = folder
         self._ours: set[SharedFile] = set()
         self._others: set[SharedFile] = set()
+        self._looks: dict[SharedFile, int] = {}  # files nobody was seen to hold, and how often they were looked for
 
     @property
     def ours(self) -> frozenset[SharedFile]:
@@ -57,13 +60,14 @@ class SharedMemoryWatch:
         """Sort files that are new since the last look; `members` gives the run's pids. True when one was sorted."""
         present = list_shared(self._folder)
         self._others &= present
-        new = present - self._ours - self._others
+        new = {file for file in present - self._ours - self._others if self._looks.get(file, 0) < LOOKS}
         if not new:
             return False
-        ours = new & held_files(new, members())
-        others = (new - ours) & held_files(new - ours, all_pids()) if new - ours else set()
+        ours = held_files(new, members())
+        others = held_files(new - ours, all_pids())
         self._ours |= ours
         self._others |= others
+        self._looks = {file: self._looks.get(file, 0) + 1 for file in present - self._ours - self._others}
         return bool(ours or others)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.shared_memory import SHARED_MEMORY, SharedMemoryWatch, held_files, list_shared, sweep
+from backend.shared_memory import LOOKS, SHARED_MEMORY, SharedMemoryWatch, held_files, list_shared, sweep
 
 HOLDER = """
 import mmap, os, sys, time
@@ -156,8 +156,10 @@ def test_other_names_are_not_touched(holders: Holders) -> None:
     assert path.exists()
 
 
-def test_a_look_without_news_is_cheap(holders: Holders) -> None:
-    watch = begun()
+def test_a_look_without_news_is_cheap_and_a_file_nobody_holds_is_not_looked_for_for_ever(tmp_path: Path) -> None:
+    (tmp_path / "psm_before").write_bytes(b"")
+    watch, started = SharedMemoryWatch(tmp_path), time.time()
+    watch.begin()
     asked: list[int] = []
 
     def members() -> list[int]:
@@ -166,6 +168,11 @@ def test_a_look_without_news_is_cheap(holders: Holders) -> None:
 
     assert not watch.look(members)
     assert asked == [], "nobody walks /proc for it"
+    (tmp_path / "psm_unheld").write_bytes(b"")
+    for _ in range(10):
+        watch.look(members)
+    assert len(asked) == LOOKS
+    assert sweep(watch.ours, watch.others, since=started - 1, folder=tmp_path) == ("psm_unheld",)
 
 
 def test_held_files_are_found_among_many_processes(holders: Holders) -> None:
