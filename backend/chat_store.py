@@ -38,7 +38,7 @@ class ChatSettings:
 
     system_prompt: str = ""
     temperature: float = 0.7
-    max_tokens: int | None = None  # None: as many as the context leaves room for
+    max_tokens: int | None = 512  # None: as many as the context leaves room for
     engine_id: str | None = None  # None: the first ready engine
 
 

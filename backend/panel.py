@@ -152,6 +152,7 @@ class Panel:
         """Stop an engine; returns when nothing of it is left."""
         require(viewer, Role.OPERATOR)
         log.info("stop engine %s, asked by %s", engine_id, viewer.user)
+        await self.chats.end_answers(engine_id)  # vLLM waits for open streams on SIGTERM, for minutes
         await self.fleet.stop(engine_id)
 
     async def remove_engine(self, viewer: Viewer, engine_id: str) -> None:

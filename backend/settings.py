@@ -106,8 +106,10 @@ def read_settings(argv: Sequence[str], environ: Mapping[str, str] = os.environ) 
         def settings_customise_sources(
             cls,
             settings_cls: type[BaseSettings],
+            init_settings: PydanticBaseSettingsSource,
             env_settings: PydanticBaseSettingsSource,
-            **_: PydanticBaseSettingsSource,
+            dotenv_settings: PydanticBaseSettingsSource,
+            file_secret_settings: PydanticBaseSettingsSource,
         ) -> tuple[PydanticBaseSettingsSource, ...]:
             return (
                 CliSettingsSource(settings_cls, cli_parse_args=list(argv)),

@@ -1,5 +1,7 @@
 """The panel as tests and the bench use it: a process of its own, on a free port, that can be killed and started again."""
 
+import contextlib
+import json
 import os
 import signal
 import socket
@@ -80,21 +82,27 @@ class PanelProcess:
             process.kill()
 
     def engine_processes(self) -> list[psutil.Process]:
-        """Every living process that an engine run of this state folder started, keepers included."""
-        return [
-            process
-            for process in psutil.process_iter()
-            if process.pid != os.getpid() and self._is_of_an_engine(process)
-        ]
+        """Every living process of an engine run of this state folder, keepers included.
 
-    def _is_of_an_engine(self, process: psutil.Process) -> bool:
+        By session and group as the runs' process files tell, by descent from a keeper, and by the marker in the
+        environment; vLLM's workers overwrite theirs when they rename themselves, so no single way finds all.
+        """
+        sessions = set()
+        for path in self.home.glob("engines/*/runs/*/process.json"):
+            sessions.add(json.loads(path.read_text())["leader"]["pid"])
+        members = [process for process in psutil.process_iter() if self._belongs(process, sessions)]
+        for keeper in [member for member in members if "engine_keeper" in " ".join(_words(member))]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                members += keeper.children(recursive=True)
+        return [member for member in set(members) if _lives(member)]
+
+    def _belongs(self, process: psutil.Process, sessions: set[int]) -> bool:
         try:
-            if process.status() == psutil.STATUS_ZOMBIE:
-                return False
-            marked = "VOLTA_RUN" in process.environ() or any("engine_keeper" in word for word in process.cmdline())
-            return marked and str(self.home / "engines") in " ".join([*process.environ().values(), *process.cmdline()])
-        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            if {os.getsid(process.pid), os.getpgid(process.pid)} & sessions:
+                return True
+        except ProcessLookupError:
             return False
+        return any(f"{self.home}/engines/" in word for word in _words(process))
 
     def _serves(self) -> bool:
         assert self._process is not None
@@ -104,6 +112,21 @@ class PanelProcess:
             return httpx.get(self.address, timeout=10, trust_env=False).status_code == 200
         except httpx.TransportError:
             return False
+
+
+def _words(process: psutil.Process) -> list[str]:
+    """A process's command and environment; empty where it is gone or not ours."""
+    try:
+        return [*process.cmdline(), *process.environ().values()]
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
+        return []
+
+
+def _lives(process: psutil.Process) -> bool:
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def free_port() -> int:

@@ -1,6 +1,5 @@
 """The Chat tab: the conversation (pushed), the composer and the chat's settings (Gradio)."""
 
-import html
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -8,13 +7,14 @@ from typing import Any
 import gradio as gr
 
 from backend.chat import ChatSettings
-from backend.errors import PanelError
+from backend.errors import ChatError, PanelError
 from backend.panel import Panel
 from backend.viewer import Viewer
 from ui.handlers import bind
 from ui.labels import Labels
+from ui.render_chat import render_notice
 from ui.strings import Language, text
-from ui.visitor import language_of, viewer_of
+from ui.visitor import viewer_of
 
 MAX_TOKENS_LIMIT = 32_768
 
@@ -35,6 +35,7 @@ def build(panel: Panel, labels: Labels) -> list[Any]:
             apply_default_css=False,
             elem_id="vp-chat-log",
         )
+        notice = gr.HTML("", elem_id="vp-notice", apply_default_css=False)
         with gr.Row(elem_id="vp-composer"):
             message = gr.Textbox(
                 placeholder=english("chat.placeholder"),
@@ -83,29 +84,30 @@ def build(panel: Panel, labels: Labels) -> list[Any]:
     labels.follow(system_prompt, label="chat.system_prompt", info="chat.system_prompt_info")
     labels.follow(temperature, label="chat.temperature", info="chat.temperature_info")
     labels.follow(max_tokens, label="chat.max_tokens", info="chat.max_tokens_info")
-    _wire(panel, message=message, send=send, stop=stop, settings=[system_prompt, temperature, max_tokens])
-    return [system_prompt, temperature, max_tokens]
+    settings = [system_prompt, temperature, max_tokens]
+    _wire(panel, message=message, send=send, stop=stop, notice=notice, settings=settings)
+    return settings
 
 
-def _wire(panel: Panel, *, message: gr.Textbox, send: gr.Button, stop: gr.Button, settings: list[Any]) -> None:
-    ask = {"fn": bind(send_message, panel), "inputs": [message], "outputs": [message]}
+def _wire(
+    panel: Panel, *, message: gr.Textbox, send: gr.Button, stop: gr.Button, notice: gr.HTML, settings: list[Any]
+) -> None:
     quiet: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
-    message.submit(**ask, **quiet)
-    send.click(**ask, **quiet)
+    for ask in (message.submit, send.click):
+        ask(bind(send_message, panel), inputs=[message], outputs=[message, notice], **quiet)
     stop.click(bind(stop_answer, panel), **quiet)
     system_prompt, temperature, max_tokens = settings
-    for event in (system_prompt.blur, temperature.release, max_tokens.release, temperature.change, max_tokens.change):
-        event(bind(save_settings, panel), inputs=settings, **quiet)
+    for event in (system_prompt.blur, temperature.change, max_tokens.change):
+        event(bind(save_settings, panel), inputs=settings, outputs=[notice], **quiet)
 
 
-async def send_message(panel: Panel, words: str, request: gr.Request) -> str:
+async def send_message(panel: Panel, words: str, request: gr.Request) -> tuple[str, str]:
     """Ask the question; the answer arrives by push. The box is emptied only when the question was taken."""
-    viewer = _viewer(request)
     try:
-        await panel.chats.send(viewer, words)
+        await panel.chats.send(_viewer(request), words)
     except PanelError as err:
-        raise _shown(panel, err, request) from err
-    return ""
+        return words, render_notice(str(err))
+    return "", ""
 
 
 async def stop_answer(panel: Panel, request: gr.Request) -> None:
@@ -115,37 +117,27 @@ async def stop_answer(panel: Panel, request: gr.Request) -> None:
 
 async def save_settings(
     panel: Panel, system_prompt: str, temperature: float, max_tokens: float, request: gr.Request
-) -> None:
-    """Keep what a person set for this conversation."""
-    viewer = _viewer(request)
-    present = (await panel.chats.conversation(viewer)).settings
-    wanted = replace(
-        present, system_prompt=system_prompt or "", temperature=float(temperature), max_tokens=int(max_tokens)
-    )
-    if wanted == present:
-        return
+) -> str:
+    """Keep what a person set for this conversation; returns the notice to show, "" when all is well."""
     try:
-        await panel.chats.update_settings(viewer, wanted)
+        viewer = _viewer(request)
+        present = (await panel.chats.conversation(viewer)).settings
+        wanted = replace(present, system_prompt=system_prompt, temperature=temperature, max_tokens=int(max_tokens))
+        if wanted != present:
+            await panel.chats.update_settings(viewer, wanted)
     except PanelError as err:
-        raise _shown(panel, err, request) from err
+        return render_notice(str(err))
+    return ""
 
 
 async def present_settings(panel: Panel, viewer: Viewer) -> list[Any]:
     """The values of the settings components for this viewer."""
     settings: ChatSettings = (await panel.chats.conversation(viewer)).settings
-    return [settings.system_prompt, settings.temperature, settings.max_tokens or 512]
+    return [settings.system_prompt, settings.temperature, settings.max_tokens]
 
 
 def _viewer(request: gr.Request) -> Viewer:
     viewer = viewer_of(request.cookies)
     if viewer is None:
-        raise gr.Error(
-            "This browser sent no cookie. Allow cookies for this address and reload the page.", print_exception=False
-        )
+        raise ChatError("This browser sent no cookie.", hint="Allow cookies for this address and reload the page.")
     return viewer
-
-
-def _shown(panel: Panel, err: PanelError, request: gr.Request) -> gr.Error:
-    """An error as Gradio's toast, which takes HTML: an engine's own words may be in it."""
-    language = language_of(request.cookies, request.headers, default=panel.settings.language)
-    return gr.Error(html.escape(str(err)), title=text("error.title", language), print_exception=False)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from backend.changes import Changes
 from backend.chat import ChatRun, ConversationView, Message, MessageRole, RunState
 from backend.panel import Panel
 from backend.viewer import Viewer
@@ -19,7 +20,7 @@ class ChatFeed:
     def __init__(self, panel: Panel, viewer: Viewer) -> None:
         self._panel = panel
         self._viewer = viewer
-        self._conversation_id: str | None = None
+        self._changes: Changes | None = None  # of the conversation; held, as Chats keeps it only while somebody does
         self._ids: tuple[str, ...] | None = None  # messages the tab has; None: draw anew
         self._empty = ""
         self._growing: _Growing | None = None
@@ -32,23 +33,22 @@ class ChatFeed:
 
     async def wait(self, timeout_s: float) -> None:
         """Until something of this conversation changed; engines that come and go change only the empty chat."""
-        if self._ids is None:
+        if self._ids is None or self._changes is None:
             return
-        if self._ids or self._conversation_id is None:
-            assert self._conversation_id is not None
-            await self._panel.chats.changes_for(self._conversation_id).wait(self._seen, timeout_s)
+        if self._ids:
+            await self._changes.wait(self._seen, timeout_s)
         else:
             self._panel_seen = await self._panel.changes.wait(self._panel_seen, timeout_s)
 
     async def frames(self, language: Language) -> list[Frame]:
         """All that changed since the last call."""
-        if self._conversation_id is not None:
-            self._seen = self._panel.chats.changes_for(self._conversation_id).version
+        if self._changes is not None:
+            self._seen = self._changes.version
             if self._growing is not None and self._ids is not None and self._growing.run.state is RunState.STREAMING:
                 return [self._growing.frame(language)]
         view = await self._panel.chats.conversation(self._viewer)
-        if view.id != self._conversation_id:
-            self._conversation_id, self._seen = view.id, self._panel.chats.changes_for(view.id).version
+        self._seen = view.version
+        self._changes = self._panel.chats.changes_for(view.id)
         return self._catch_up(view, language)
 
     def _catch_up(self, view: ConversationView, language: Language) -> list[Frame]:

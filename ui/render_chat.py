@@ -100,6 +100,13 @@ def _timing_line(message: Message, timing: RequestTiming, language: Language) ->
     )
 
 
+def render_notice(words: str) -> str:
+    """Why a message or a setting was not taken, above the composer."""
+    return Markup('<p class="vp vp-note is-failed" role="alert">{} <span>{}</span></p>').format(
+        Markup(icon("warning")), words
+    )
+
+
 def render_empty_chat(states: Sequence[EngineState], language: Language) -> str:
     """One sentence and one button for a chat without messages."""
     if EngineState.READY in states:

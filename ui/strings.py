@@ -150,7 +150,6 @@ STRINGS: dict[str, tuple[str, str]] = {
     "unit.min": ("min", "分"),
     "unit.h": ("h", "小时"),
     "unit.d": ("d", "天"),
-    "error.title": ("That did not work", "操作未成功"),
     "error.unexpected": (
         "Something unexpected happened in the panel. Its log says more.",
         "面板内部出错，详情见面板日志。",
