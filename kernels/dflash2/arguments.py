@@ -70,8 +70,12 @@ class DecodeArguments(ctypes.Structure):
 
     _fields_: ClassVar[_Fields] = [
         *_pointers("query", "output", "partial_output", "partial_statistic", "query_start", "kv_length"),
-        *_integers("query_token_stride", "output_token_stride", "query_heads", "group_size"),
+        *_integers("query_token_stride", "output_token_stride", "query_heads"),
+        *_integers("kv_heads"),
+        *_unsigned("kv_head_magic"),
+        *_integers("group_size", "group_magic"),
         *_integers("row_count", "split_count"),
+        *_unsigned("share_magic"),
         ("cache", PagedCacheArguments),
         ("scoring", ScoringArguments),
     ]
@@ -82,7 +86,7 @@ class MergeArguments(ctypes.Structure):
 
     _fields_: ClassVar[_Fields] = [
         *_pointers("partial_output", "partial_statistic", "output"),
-        *_integers("output_token_stride", "query_heads", "row_count", "split_count"),
+        *_integers("output_token_stride", "row_count", "split_count"),
         ("scale_log2", ctypes.c_float),
     ]
 
@@ -115,6 +119,16 @@ def divide_by_page_size(page_size: int) -> PageDivision:
         raise ValueError(f"page size {page_size} is not in 2..2^31-1")
     bits = (page_size - 1).bit_length()
     return PageDivision(magic=(1 << (31 + bits)) // page_size + 1, shift=bits - 1)
+
+
+def small_magic(divisor: int) -> int:
+    """Multiplier m with c // divisor == c * m >> 16, exact while c * divisor < 65536."""
+    return 65536 // divisor + 1
+
+
+def word_magic(divisor: int) -> int:
+    """Multiplier m with n // divisor == n * m >> 32, exact while n * divisor < 2^32; 0, unused, for divisor 1."""
+    return (1 << 32) // divisor + 1 if divisor > 1 else 0
 
 
 def scoring(*, scale: float, softcap: float = 0.0, window: int = 0) -> ScoringArguments:

@@ -68,10 +68,10 @@ class DecodeTile:
 
     @property
     def shared_memory_bytes(self) -> int:
-        """Q tile in FP16, or the warps' outputs in FP32 afterwards, and two statistics a warp and column."""
+        """Q tile in FP16; the warps' outputs of eight columns and their two statistics a column in FP32."""
         query = self.columns * self.head_dim * HALF_BYTES
         outputs = self.warps * 8 * -(-self.head_dim // 64) * 64 * 4
-        return max(query, outputs) + 2 * self.warps * self.columns * 4
+        return query + outputs + 2 * self.warps * self.columns * 4
 
 
 @dataclass(frozen=True)
@@ -103,10 +103,12 @@ PREFILL_TILES = (
     PrefillTile(head_dim=192, query_tiles=1, keys=32, warps=8, blocks_per_sm=1, head_dim_quad_pairs=4),
     PrefillTile(head_dim=256, query_tiles=1, keys=32, warps=8, blocks_per_sm=1, head_dim_quad_pairs=4),
 )
+# Two column tiles of head dim 192 or 256 do not fit the registers of a lane: their further query rows take more blocks.
 DECODE_TILES = tuple(
-    DecodeTile(head_dim=head_dim, column_tiles=column_tiles, warps=8, blocks_per_sm=1)
+    DecodeTile(head_dim=head_dim, column_tiles=column_tiles, warps=4, blocks_per_sm=1)
     for head_dim in (64, 96, 128, 192, 256)
     for column_tiles in (1, 2)
+    if head_dim * column_tiles <= 256
 )
 HEAD_DIMS = tuple(tile.head_dim for tile in PREFILL_TILES)
 
@@ -144,7 +146,7 @@ def _decode(tile: DecodeTile) -> KernelVariant:
 def _merge(head_dim: int) -> KernelVariant:
     name = f"merge_splits_d{head_dim}"
     defines = (f"ENTRY_POINT={name}", f"HEAD_DIM={head_dim}")
-    return KernelVariant(name, KernelFamily.MERGE, "merge_splits.cu", name, defines, head_dim // 4, 0)
+    return KernelVariant(name, KernelFamily.MERGE, "merge_splits.cu", name, defines, head_dim, 0)
 
 
 KV_WRITE = KernelVariant(

@@ -50,9 +50,13 @@ struct DecodeArguments {
   int query_token_stride;
   int output_token_stride;
   int query_heads;
+  int kv_heads;
+  u32 kv_head_magic;  // 2^32 / kv_heads + 1: __umulhi by it divides by kv_heads, unless that is 1
   int group_size;
-  int row_count;  // tokens * query_heads
+  int group_magic;  // 65536 / group_size + 1: c / group_size == c * group_magic >> 16 while c * group_size < 65536
+  int row_count;    // tokens * query_heads
   int split_count;
+  u32 share_magic;  // 2^32 / (split_count * warps) + 1, likewise
   PagedCache cache;
   Scoring scoring;
 };
@@ -62,7 +66,6 @@ struct MergeArguments {
   const float* partial_statistic;
   half_bits* output;
   int output_token_stride;
-  int query_heads;
   int row_count;
   int split_count;
   float scale_log2;

@@ -4,29 +4,32 @@
 // ("columns": token * group_size + head of the group, they become the columns of the products) and reads every key and
 // value of its split once. With several splits it writes partial results for merge_splits.cu, else the output itself.
 //
-// Launch: grid (splits, KV heads * ceil(columns / block columns), sequences), 32 * WARPS threads, SHARED_BYTES dynamic
-// shared memory: Q tile [columns][head_dim] FP16 swizzled, later the warps' outputs; behind both the warps' statistics.
+// Launch: grid (ceil(columns / block columns), splits, sequences * KV heads), 32 * WARPS threads, SHARED_BYTES dynamic
+// shared memory: Q tile [columns][head_dim] FP16 swizzled, then the warps' outputs and statistics in FP32. Blocks that read
+// the same keys follow each other, so that the later ones find them in the L2 cache.
 //
 // A warp walks its own share of the keys in tiles of up to 32:
 //
 //   S^T = K Q^T   (row.col): quad-pairs along keys, so lane l feeds key 8 * quad_pair + feed
 //   O^T = V^T P^T (col.row): quad-pairs along the head dim, so a 128-bit load a lane covers 4 keys x 64 dims
 //
-// K and V go from global memory straight to registers: there is nothing to share between warps. The memory system is
-// the limit, so a share is cut into equal tiles (26 + 26 keys, not 32 + 20): all warps then finish together.
+// K and V go from global memory straight to registers: there is nothing to share between warps. Memory is the limit, so
+// something is always being loaded: the next batch of K under the products of this one, V under the softmax, the next
+// tile's K under the last products; and a share is cut into equal tiles (26 + 26 keys, not 32 + 20), so that all warps
+// finish together.
 #include "arguments.cuh"
 
 struct Tile {
   static constexpr int head_dim = HEAD_DIM, column_tiles = COLUMN_TILES, warps = WARPS;
   static constexpr int threads = 32 * warps, columns = 8 * column_tiles, keys = 32;
   static constexpr int chunks = head_dim / kChunkHalves;
-  static constexpr int batch = chunks % 8 == 0 ? 8 : 4;       // K chunks a lane keeps in flight: one or half a cache line
+  static constexpr int batch = chunks % 8 == 0 ? 8 : 4;       // K chunks a lane loads at once: one or half a cache line
   static constexpr int dim_pairs = (head_dim + 63) / 64;      // V chunks of a lane and key
-  static constexpr int slots = dim_pairs * 2 * 8;             // output elements of a lane and column tile
-  static constexpr int output_bytes = warps * kWarpSize * slots * 4, query_bytes = columns * head_dim * 2;
-  static constexpr int statistics_at = output_bytes > query_bytes ? output_bytes : query_bytes;
+  static constexpr int quads = dim_pairs * 4;                 // output elements / 4 of a lane and column tile
+  static constexpr int exchange_at = columns * head_dim * 2;  // bytes
+  static constexpr int statistics_at = exchange_at + warps * kWarpSize * quads * 16;
 };
-constexpr int kFewestKeysASplit = 64;
+constexpr int kFewestKeysAWarp = 16;
 static_assert(Tile::statistics_at + 2 * Tile::warps * Tile::columns * 4 == SHARED_BYTES, "tile of variants.py");
 static_assert(SHARED_BYTES <= 98304, "the most shared memory a block can have on sm_70");
 
@@ -34,21 +37,23 @@ using Scores = float[Tile::column_tiles][8];
 using Output = float[Tile::column_tiles][Tile::dim_pairs * 2][8];
 using Probabilities = u32[Tile::column_tiles][2][2];  // [..][step][y] packs S^T elements 4 * y + 2 * step and the next
 
-// Statistic x of a lane belongs to elements i = 4 * (x >> 1) + (x & 1) and i + 2 of S^T: to accumulator_column(i).
+// Maximum x of a lane belongs to elements i = 4 * (x >> 1) + (x & 1) and i + 2 of S^T: to accumulator_column(i). The sums
+// are one more tile of O^T, for a V of ones: tensor cores have time to spare here, and no reduction over lanes remains.
 struct Softmax {
-  float maximum[Tile::column_tiles][4], sum[Tile::column_tiles][4];
+  float maximum[Tile::column_tiles][4], sum[Tile::column_tiles][8];
 };
+constexpr u32 kOnes = 0x3c003c00;  // two halves of 1
 DEVICE int element_of(int x) { return 4 * (x >> 1) + (x & 1); }
 // Column of O^T element i in its tile: the shuffles of P permute the columns of S^T to this order.
 DEVICE int output_column(const LaneMap& lane, int i) { return 4 * lane.pair + 2 * (i >> 2) + (i & 1); }
 DEVICE int query_swizzle(int column) { return column & (Tile::chunks % 8 == 0 ? 7 : 3); }
 
-// The query rows of a block, and the keys that any of them sees.
+// The query rows of a block: column c is token c / group_size, head c % group_size of the group.
 struct Columns {
-  int first, group_size, query_heads, first_head, first_query, query_count, first_position;
-  DEVICE int token(int column) const { return (first + column) / group_size; }
+  int sequence, first, group_size, group_magic, query_heads, kv_head, first_query, query_count, first_position;
+  DEVICE int token(int column) const { return (first + column) * group_magic >> 16; }
   DEVICE bool exists(int column) const { return token(column) < query_count; }
-  DEVICE int head(int column) const { return first_head + (first + column) % group_size; }
+  DEVICE int head(int column) const { return (kv_head - token(column)) * group_size + first + column; }
   DEVICE int row(int column) const { return (first_query + token(column)) * query_heads + head(column); }
   DEVICE int position(int column) const { return first_position + min(token(column), query_count - 1); }
 };
@@ -58,17 +63,32 @@ struct KeyRange {
 };
 
 DEVICE Columns load_columns(const DecodeArguments& args) {
-  const int kv_heads = args.query_heads / args.group_size, kv_head = blockIdx.y % kv_heads;
-  const int first_query = args.query_start[blockIdx.z], count = args.query_start[blockIdx.z + 1] - first_query;
-  return {(int)(blockIdx.y / kv_heads) * Tile::columns, args.group_size, args.query_heads, kv_head * args.group_size,
-          first_query, count, args.kv_length[blockIdx.z] - count};
+  const int sequence = args.kv_heads > 1 ? __umulhi(blockIdx.z, args.kv_head_magic) : blockIdx.z;
+  const int kv_head = blockIdx.z - sequence * args.kv_heads;
+  const int* start = args.query_start + sequence;
+  const int first_query = __ldg(start), end_query = __ldg(start + 1), keys = __ldg(args.kv_length + sequence);
+  return {sequence, (int)blockIdx.x * Tile::columns, args.group_size, args.group_magic, args.query_heads, kv_head,
+          first_query, end_query - first_query, keys - (end_query - first_query)};
 }
 
-// Keys of this block's split: every block of a (sequence, column block) cuts the same range into equal pieces.
-DEVICE KeyRange split_range(const Columns& columns, int split, int split_count, int window) {
-  const int begin = max(0, columns.position(0) - window + 1), end = columns.position(Tile::columns - 1) + 1;
-  const int share = max((end - begin + split_count - 1) / split_count, kFewestKeysASplit);
-  return {begin + split * share, min(end, begin + (split + 1) * share)};
+// All keys that a query of the block sees.
+DEVICE KeyRange visible_range(const Columns& columns, int window) {
+  return {max(0, columns.position(0) - window + 1), columns.position(Tile::columns - 1) + 1};
+}
+
+// First key of a share, counted from the visible range's begin: count * share / shares, or shares of kFewestKeysAWarp while
+// there are few keys. The quotient may be one off for long ranges, but is the same wherever a share begins or ends.
+DEVICE int share_begin(int count, int share, const DecodeArguments& args) {
+  const int even = __umulhi(count * share, args.share_magic), few = kFewestKeysAWarp * share;
+  return min(count, max(even, few));
+}
+
+// The keys of one warp: the visible range is cut into shares for the warps of all splits. May be empty.
+DEVICE KeyRange warp_share(KeyRange visible, int split, int warp, const DecodeArguments& args) {
+  const int share = split * Tile::warps + warp, count = visible.end - visible.begin;
+  const bool is_last = share + 1 == args.split_count * Tile::warps;
+  return {visible.begin + share_begin(count, share, args),
+          is_last ? visible.end : visible.begin + share_begin(count, share + 1, args)};
 }
 
 DEVICE void load_query_tile(half_bits* tile, const DecodeArguments& args, const Columns& columns) {
@@ -89,24 +109,28 @@ DEVICE void load_key_batch(uint4 (&k)[Tile::batch], const half_bits* key, int fi
   for (int c = 0; c < Tile::batch; c++) k[c] = load_chunk_global(key + (first_chunk + c) * kChunkHalves);
 }
 
-// S^T for the key of each lane; `k` holds the key's first batch of chunks.
-DEVICE void multiply_scores(Scores& score, uint4 (&k)[Tile::batch], const half_bits* key, const half_bits* query,
+using KeyBatches = uint4[2][Tile::batch];  // the batch in use and the one being loaded
+
+// S^T for the key of each lane; k[0] holds the key's first batch of chunks.
+DEVICE void multiply_scores(Scores& score, KeyBatches& k, const half_bits* key, const half_bits* query,
                             const LaneMap& lane) {
 #pragma unroll
   for (int m = 0; m < Tile::column_tiles; m++)
 #pragma unroll
     for (int i = 0; i < 8; i++) score[m][i] = 0.f;
 #pragma unroll
-  for (int first = 0; first < Tile::chunks; first += Tile::batch) {
-    if (first > 0) load_key_batch(k, key, first);
+  for (int batch = 0; batch < Tile::chunks / Tile::batch; batch++) {
+    const int next = (batch + 1) * Tile::batch;
+    if (next < Tile::chunks) load_key_batch(k[(batch + 1) & 1], key, next);
 #pragma unroll
     for (int c = 0; c < Tile::batch; c++)
 #pragma unroll
       for (int m = 0; m < Tile::column_tiles; m++) {
-        const int column = 8 * m + lane.feed, chunk = (first + c) ^ query_swizzle(column);
+        const uint4 a = k[batch & 1][c];
+        const int column = 8 * m + lane.feed, chunk = (batch * Tile::batch + c) ^ query_swizzle(column);
         const uint4 q = load_chunk(query + column * Tile::head_dim + chunk * kChunkHalves);
-        mma_row_col(score[m], k[c].x, k[c].y, q.x, q.y);
-        mma_row_col(score[m], k[c].z, k[c].w, q.z, q.w);
+        mma_row_col(score[m], a.x, a.y, q.x, q.y);
+        mma_row_col(score[m], a.z, a.w, q.z, q.w);
       }
   }
 }
@@ -120,7 +144,7 @@ DEVICE float reduce_over_keys(float value, Combine combine) {  // keys are sprea
 }
 
 // Scores to probabilities relative to the new maximum; `decay` is what older sums and outputs must be multiplied by.
-DEVICE void update_softmax(float (&score)[8], u32 (&p)[2][2], float (&maximum)[4], float (&sum)[4], float (&decay)[4],
+DEVICE void update_softmax(float (&score)[8], u32 (&p)[2][2], float (&maximum)[4], float (&decay)[4],
                            float scale_log2) {
 #pragma unroll
   for (int x = 0; x < 4; x++) {
@@ -132,17 +156,12 @@ DEVICE void update_softmax(float (&score)[8], u32 (&p)[2][2], float (&maximum)[4
     maximum[x] = highest;
     score[i] = exp2_approx((score[i] - reference) * scale_log2);
     score[i + 2] = exp2_approx((score[i + 2] - reference) * scale_log2);
-    sum[x] *= decay[x];
   }
 #pragma unroll
   for (int y = 0; y < 2; y++)
 #pragma unroll
-    for (int step = 0; step < 2; step++) {
-      const int i = 4 * y + 2 * step;
-      p[step][y] = pack_halves(to_half(score[i]), to_half(score[i + 1]));
-      sum[2 * y] += low_half(p[step][y]);
-      sum[2 * y + 1] += high_half(p[step][y]);
-    }
+    for (int step = 0; step < 2; step++)
+      p[step][y] = pack_halves(to_half(score[4 * y + 2 * step]), to_half(score[4 * y + 2 * step + 1]));
 }
 
 // Brings a value a column from the lanes of S^T to those of O^T: factor[y] belongs to elements with
@@ -157,174 +176,251 @@ DEVICE void move_to_output(float (&factor)[4], const float (&value)[4], const La
   }
 }
 
-DEVICE void scale_output(float (&output)[Tile::dim_pairs * 2][8], const float (&factor)[4]) {
+DEVICE void scale_output(float (&output)[Tile::dim_pairs * 2][8], float (&sum)[8], const float (&factor)[4]) {
+#pragma unroll
+  for (int i = 0; i < 8; i++) sum[i] *= factor[2 * (i >> 2) + (i & 1)];
 #pragma unroll
   for (int d = 0; d < Tile::dim_pairs * 2; d++)
 #pragma unroll
     for (int i = 0; i < 8; i++) output[d][i] *= factor[2 * (i >> 2) + (i & 1)];
 }
 
-// O^T += V^T P^T. In product (key_block, step) a lane feeds key 8 * key_block + 2 * step + odd + 4 * pair, whose cache
-// offset is known to the lane that read that key's K row.
-DEVICE void accumulate_output(Output& output, const Probabilities& p, const half_bits* values, u32 key_offset,
-                              const LaneMap& lane) {
+// The V operands of one product step, 64 head dims a chunk. In step s a lane feeds key 8 * (s >> 1) + 2 * (s & 1) + odd +
+// 4 * pair of the tile, whose cache offset is known to the lane that read that key's K row.
+using ValueStep = uint4[Tile::dim_pairs];
+constexpr int kValueSteps = Tile::keys / 4;
+constexpr int kValueDepth = Tile::column_tiles == 1 ? 4 : 2;  // steps whose V a lane keeps in flight
+
+DEVICE void load_values(ValueStep& v, const half_bits* values, u32 key_offset, int step, const LaneMap& lane) {
+  const int owner = (lane.odd + 2 * (step & 1)) | ((step >> 1) << 2) | (lane.pair << 4);
+  const half_bits* value = values + (u64)__shfl_sync(kAllLanes, key_offset, owner) * kChunkHalves;
   const int lane_chunk = 2 * lane.quad_pair + lane.half;
 #pragma unroll
-  for (int key_block = 0; key_block < 4; key_block++)
-#pragma unroll
-    for (int step = 0; step < 2; step++) {
-      const int owner = (lane.odd + 2 * step) | (key_block << 2) | (lane.pair << 4);
-      const half_bits* value = values + (u64)__shfl_sync(kAllLanes, key_offset, owner) * kChunkHalves;
-      const int source = lane.odd | (lane.half << 1) | (key_block << 2) | (lane.pair << 4);
-      u32 operand[Tile::column_tiles][2];
-#pragma unroll
-      for (int m = 0; m < Tile::column_tiles; m++)
-#pragma unroll
-        for (int y = 0; y < 2; y++) operand[m][y] = __shfl_sync(kAllLanes, p[m][step][y], source);
-#pragma unroll
-      for (int d = 0; d < Tile::dim_pairs; d++) {
-        const int chunk = 8 * d + lane_chunk;
-        const uint4 v = 8 * d + 8 <= Tile::chunks || chunk < Tile::chunks ? load_chunk_global(value + chunk * kChunkHalves)
-                                                                          : zero_chunk();
-#pragma unroll
-        for (int m = 0; m < Tile::column_tiles; m++) {
-          mma_col_row(output[m][2 * d], v.x, v.y, operand[m][0], operand[m][1]);
-          mma_col_row(output[m][2 * d + 1], v.z, v.w, operand[m][0], operand[m][1]);
-        }
-      }
-    }
+  for (int d = 0; d < Tile::dim_pairs; d++) {
+    const bool exists = 8 * d + 8 <= Tile::chunks || 8 * d + lane_chunk < Tile::chunks;  // head dim 96 ends half-way
+    v[d] = exists ? load_chunk_global(value + (8 * d + lane_chunk) * kChunkHalves) : zero_chunk();
+  }
 }
 
-// Walks the warp's share of the split.
-DEVICE void attend(Output& output, Softmax& softmax, const DecodeArguments& args, const Columns& columns, KeyRange share,
-                   const half_bits* query, int window, const LaneMap& lane) {
-  const int* pages = args.cache.block_table + (u64)blockIdx.z * args.cache.block_table_stride;
-  const u32 head_offset = columns.first_head / columns.group_size * args.cache.head_stride_chunks;
-  const int count = share.end - share.begin, tiles = (count + Tile::keys - 1) / Tile::keys;
-  const int tile_keys = tiles > 0 ? (count + tiles - 1) / tiles : 0;
-  const int lane_key = 8 * lane.quad_pair + lane.feed;
+// O^T += V^T P^T for the four keys of one step.
+DEVICE void accumulate_step(Output& output, Softmax& softmax, const Probabilities& p, const ValueStep& v, int step,
+                            const LaneMap& lane) {
+  const int source = lane.odd | (lane.half << 1) | ((step >> 1) << 2) | (lane.pair << 4);
+#pragma unroll
+  for (int m = 0; m < Tile::column_tiles; m++) {
+    const u32 p0 = __shfl_sync(kAllLanes, p[m][step & 1][0], source);
+    const u32 p1 = __shfl_sync(kAllLanes, p[m][step & 1][1], source);
+    mma_col_row(softmax.sum[m], kOnes, kOnes, p0, p1);
+#pragma unroll
+    for (int d = 0; d < Tile::dim_pairs; d++) {
+      mma_col_row(output[m][2 * d], v[d].x, v[d].y, p0, p1);
+      mma_col_row(output[m][2 * d + 1], v[d].z, v[d].w, p0, p1);
+    }
+  }
+}
+
+// A warp's way through its share of the split: equal tiles of at most 32 keys.
+struct TileWalk {
+  const int* pages;
+  int end, tile_keys;
+  u32 head_offset;
+
+  // Cache offset of the lane's key in the tile from `first`. Lanes without a key of their own repeat the last one: its
+  // score is masked, its V has weight zero.
+  DEVICE u32 locate(const PagedCache& cache, int first, const LaneMap& lane) const {
+    const int token = min(first + min(8 * lane.quad_pair + lane.feed, tile_keys - 1), end - 1);
+    return token_chunk(cache, pages, token) + head_offset;
+  }
+};
+
+DEVICE TileWalk plan_walk(const DecodeArguments& args, const Columns& columns, KeyRange share) {
+  const int count = max(1, share.end - share.begin), tiles = (u32)(count + Tile::keys - 1) / Tile::keys;
+  const int unused = tiles * Tile::keys - count;  // unused / tiles < 32 by a quick float division; the half keeps it exact
+  const int tile_keys = Tile::keys - (int)((unused + 0.5f) * reciprocal_approx((float)tiles));
+  return {args.cache.block_table + (u64)columns.sequence * args.cache.block_table_stride, share.end, tile_keys,
+          columns.kv_head * args.cache.head_stride_chunks};
+}
+
+DEVICE void mask_scores(float (&score)[8], int first, int end, const int (&position)[4], int window,
+                        const LaneMap& lane) {
+#pragma unroll
+  for (int i = 0; i < 8; i++) {
+    const int token = first + 8 * lane.quad_pair + accumulator_row(lane, i);
+    const int behind = position[2 * (i >> 2) + (i & 1)] - token;
+    if (token >= end || behind < 0 || behind >= window) score[i] = minus_infinity();
+  }
+}
+
+// Attends to the keys of `walk` from `first` on; `k[0]` and `offset` are of the first tile.
+DEVICE void attend(Output& output, Softmax& softmax, KeyBatches& k, u32 offset, int first, const TileWalk& walk,
+                   const DecodeArguments& args, const Columns& columns, const half_bits* query, const LaneMap& lane) {
+  const int window = args.scoring.window > 0 ? args.scoring.window : 0x7fffffff;
   int position[Tile::column_tiles][4];
 #pragma unroll
   for (int m = 0; m < Tile::column_tiles; m++)
 #pragma unroll
     for (int x = 0; x < 4; x++) position[m][x] = columns.position(8 * m + accumulator_column(lane, element_of(x)));
 
-  for (int first = share.begin; first < share.end; first += tile_keys) {
-    const int end = min(first + tile_keys, share.end);
-    // Lanes without a key of their own repeat the last one: its score is masked, its V has weight zero.
-    const u32 offset = token_chunk(args.cache, pages, min(first + lane_key, end - 1)) + head_offset;
-    const half_bits* key = args.cache.keys + (u64)offset * kChunkHalves;
-    uint4 k[Tile::batch];
-    load_key_batch(k, key, 0);
+  for (; first < walk.end; first += walk.tile_keys) {
+    const int next = first + walk.tile_keys;
+    const u32 next_offset = walk.locate(args.cache, next, lane);
     Scores score;
-    multiply_scores(score, k, key, query, lane);
+    multiply_scores(score, k, args.cache.keys + (u64)offset * kChunkHalves, query, lane);
+    ValueStep v[kValueDepth];
+#pragma unroll
+    for (int step = 0; step < kValueDepth; step++) load_values(v[step], args.cache.values, offset, step, lane);
     Probabilities p;
 #pragma unroll
     for (int m = 0; m < Tile::column_tiles; m++) {
+      if (args.scoring.softcap_inner != 0.f)
 #pragma unroll
-      for (int i = 0; i < 8; i++) {
-        if (args.scoring.softcap_inner != 0.f) score[m][i] = tanh_approx(score[m][i] * args.scoring.softcap_inner);
-        const int token = first + 8 * lane.quad_pair + accumulator_row(lane, i);
-        const int behind = position[m][2 * (i >> 2) + (i & 1)] - token;
-        if (token >= end || behind < 0 || behind >= window) score[m][i] = minus_infinity();
-      }
+        for (int i = 0; i < 8; i++) score[m][i] = tanh_approx(score[m][i] * args.scoring.softcap_inner);
+      mask_scores(score[m], first, min(next, walk.end), position[m], window, lane);
       float decay[4], factor[4];
-      update_softmax(score[m], p[m], softmax.maximum[m], softmax.sum[m], decay, args.scoring.scale_log2);
+      update_softmax(score[m], p[m], softmax.maximum[m], decay, args.scoring.scale_log2);
       move_to_output(factor, decay, lane);
-      scale_output(output[m], factor);
+      scale_output(output[m], softmax.sum[m], factor);
     }
-    accumulate_output(output, p, args.cache.values, offset, lane);
+#pragma unroll
+    for (int step = 0; step < kValueSteps; step++) {
+      accumulate_step(output, softmax, p, v[step % kValueDepth], step, lane);
+      if (step + kValueDepth < kValueSteps)
+        load_values(v[step % kValueDepth], args.cache.values, offset, step + kValueDepth, lane);
+      if (step == kValueSteps - 1 - kValueDepth && next < walk.end)
+        load_key_batch(k[0], args.cache.keys + (u64)next_offset * kChunkHalves, 0);
+    }
+    offset = next_offset;
   }
 }
 
-// Where a warp leaves the statistics of a column for the others.
+// Where the warps leave the maximum and sum of each column.
 struct WarpStatistics {
   float* base;
-  DEVICE float& maximum(int warp, int column) const { return base[warp * Tile::columns + column]; }
-  DEVICE float& sum(int warp, int column) const { return base[(Tile::warps + warp) * Tile::columns + column]; }
+  DEVICE float* maxima(int warp) const { return base + warp * Tile::columns; }
+  DEVICE float* sums(int warp) const { return base + (Tile::warps + warp) * Tile::columns; }
 };
 
 DEVICE void publish_statistics(const WarpStatistics& statistics, const Softmax& softmax, int warp, const LaneMap& lane) {
+  if (lane.odd + lane.quad_pair + lane.half > 0) return;  // they hold copies
 #pragma unroll
-  for (int m = 0; m < Tile::column_tiles; m++)
+  for (int m = 0; m < Tile::column_tiles; m++) {
 #pragma unroll
-    for (int x = 0; x < 4; x++) {
-      const float sum = reduce_over_keys(softmax.sum[m][x], [](float a, float b) { return a + b; });
-      const int column = 8 * m + accumulator_column(lane, element_of(x));
-      if (lane.odd + lane.quad_pair + lane.half == 0) {
-        statistics.maximum(warp, column) = softmax.maximum[m][x];
-        statistics.sum(warp, column) = sum;
-      }
-    }
+    for (int x = 0; x < 4; x++)
+      statistics.maxima(warp)[8 * m + accumulator_column(lane, element_of(x))] = softmax.maximum[m][x];
+    const float(&sum)[8] = softmax.sum[m];
+    store_float4(statistics.sums(warp) + 8 * m + output_column(lane, 0), make_float4(sum[0], sum[1], sum[4], sum[5]));
+  }
 }
 
-struct ColumnStatistic {
-  float maximum, sum;
+// The maximum and sum over all warps of two neighbouring columns, and what each warp's outputs of them must be multiplied
+// by to be relative to that maximum.
+struct BlockStatistics {
+  float2 maximum, sum, factor[Tile::warps];
 };
 
-DEVICE ColumnStatistic combine_statistics(const WarpStatistics& statistics, int column, float scale_log2) {
-  ColumnStatistic all = {minus_infinity(), 0.f};
+DEVICE void combine_statistics(BlockStatistics& all, const WarpStatistics& statistics, int column, float scale_log2) {
+  float2 maximum[Tile::warps], sum[Tile::warps];
 #pragma unroll
-  for (int warp = 0; warp < Tile::warps; warp++) all.maximum = fmaxf(all.maximum, statistics.maximum(warp, column));
-  const float reference = all.maximum == minus_infinity() ? 0.f : all.maximum;
+  for (int warp = 0; warp < Tile::warps; warp++) {
+    maximum[warp] = load_float2(statistics.maxima(warp) + column);
+    sum[warp] = load_float2(statistics.sums(warp) + column);
+  }
+  all.maximum = maximum[0];
 #pragma unroll
-  for (int warp = 0; warp < Tile::warps; warp++)
-    all.sum += statistics.sum(warp, column) * exp2_approx((statistics.maximum(warp, column) - reference) * scale_log2);
-  return all;
-}
-
-// Writes one head-dim element of a column: the output itself, or the split's share of it.
-DEVICE void store_element(const DecodeArguments& args, const Columns& columns, int column, int dim, float value,
-                          float inverse_sum) {
-  if (args.split_count > 1) {
-    const u64 row = (u64)blockIdx.x * args.row_count + columns.row(column);
-    args.partial_output[row * Tile::head_dim + dim] = value;
-  } else {
-    const u64 token = columns.first_query + columns.token(column);
-    args.output[token * args.output_token_stride + columns.head(column) * Tile::head_dim + dim] =
-        to_half(value * inverse_sum);
+  for (int warp = 1; warp < Tile::warps; warp++) {
+    all.maximum.x = fmaxf(all.maximum.x, maximum[warp].x);
+    all.maximum.y = fmaxf(all.maximum.y, maximum[warp].y);
+  }
+  const float reference_x = all.maximum.x == minus_infinity() ? 0.f : all.maximum.x;
+  const float reference_y = all.maximum.y == minus_infinity() ? 0.f : all.maximum.y;
+  all.sum = make_float2(0.f, 0.f);
+#pragma unroll
+  for (int warp = 0; warp < Tile::warps; warp++) {
+    float2& factor = all.factor[warp];
+    factor.x = exp2_approx((maximum[warp].x - reference_x) * scale_log2);
+    factor.y = exp2_approx((maximum[warp].y - reference_y) * scale_log2);
+    all.sum.x += sum[warp].x * factor.x;
+    all.sum.y += sum[warp].y * factor.y;
   }
 }
 
-// Adds up the warps' outputs of one column tile. They pass through shared memory as [warp][slot / 4][lane][slot % 4],
-// which no access pattern of this exchange makes collide; a thread then sums slots of its own lane number.
-DEVICE void combine_outputs(float (&output)[Tile::dim_pairs * 2][8], float4* exchange, const WarpStatistics& statistics,
-                            const DecodeArguments& args, const Columns& columns, int first_column, int warp,
-                            const LaneMap& lane) {
-  constexpr int quads = Tile::slots / 4;
-  const int lane_id = threadIdx.x % kWarpSize;
-  float factor[4], inverse[4];
+// A warp's outputs pass through shared memory as [warp][quad][lane], which no access of this exchange makes collide.
+// Quad q holds elements 4 * (q & 1) + 0..3 of tile q / 2: columns y, y + 1 at a dim, then the same columns at dim + 2, where
+// y = 4 * pair + 2 * (q & 1). Warp w then sums quads w, w + 4, ...: always the same two columns.
+DEVICE void publish_output(float4* exchange, const float (&output)[Tile::dim_pairs * 2][8], int warp) {
 #pragma unroll
-  for (int y = 0; y < 4; y++) {
-    const int column = first_column + 4 * lane.pair + y;
-    const ColumnStatistic all = combine_statistics(statistics, column, args.scoring.scale_log2);
-    const float reference = all.maximum == minus_infinity() ? 0.f : all.maximum;
-    factor[y] = exp2_approx((statistics.maximum(warp, column) - reference) * args.scoring.scale_log2);
-    inverse[y] = all.sum > 0.f ? reciprocal_approx(all.sum) : 0.f;
-  }
-  scale_output(output, factor);
-#pragma unroll
-  for (int quad = 0; quad < quads; quad++) {
+  for (int quad = 0; quad < Tile::quads; quad++) {
     const float* o = &output[quad / 2][4 * (quad & 1)];
-    exchange[(warp * quads + quad) * kWarpSize + lane_id] = make_float4(o[0], o[1], o[2], o[3]);
+    exchange[(warp * Tile::quads + quad) * kWarpSize + threadIdx.x % kWarpSize] = make_float4(o[0], o[1], o[2], o[3]);
   }
-  __syncthreads();
-  for (int quad = warp; quad < quads; quad += Tile::warps) {
-    float4 total = make_float4(0.f, 0.f, 0.f, 0.f);
+}
+
+constexpr int kQuadsAThread = Tile::quads / Tile::warps;
+static_assert(Tile::warps == 4, "a warp sums one quad of every 64 head dims");
+
+DEVICE void add_warps(float4 (&total)[kQuadsAThread], const float4* exchange, const BlockStatistics& all) {
+#pragma unroll
+  for (int i = 0; i < kQuadsAThread; i++) {
+    total[i] = make_float4(0.f, 0.f, 0.f, 0.f);
 #pragma unroll
     for (int other = 0; other < Tile::warps; other++) {
-      const float4 o = exchange[(other * quads + quad) * kWarpSize + lane_id];
-      total.x += o.x, total.y += o.y, total.z += o.z, total.w += o.w;
+      const float4 o = exchange[(other * Tile::quads + i * Tile::warps) * kWarpSize + threadIdx.x];
+      total[i].x += all.factor[other].x * o.x;
+      total[i].y += all.factor[other].y * o.y;
+      total[i].z += all.factor[other].x * o.z;
+      total[i].w += all.factor[other].y * o.w;
     }
-    // Elements i = 4 * (quad & 1) + 0..3: columns y, y + 1 at dim, then the same columns at dim + 2.
-    const int chunk = 8 * (quad / 4) + 2 * lane.quad_pair + lane.half, y = 2 * (quad & 1);
-    const int dim = chunk * kChunkHalves + 4 * (quad / 2 % 2) + lane.odd, column = first_column + 4 * lane.pair + y;
-    if (chunk >= Tile::chunks) continue;
-    const float element[4] = {total.x, total.y, total.z, total.w};
+  }
+}
+
+// Two lanes that differ in `odd` have dims {d, d + 2} and {d + 1, d + 3} of columns y and y + 1. They swap so that the even
+// lane gets four dims of the first column and the odd lane of the second.
+DEVICE float4 four_dims(const float4& total, const LaneMap& lane) {
+  const float first = __shfl_xor_sync(kAllLanes, lane.odd ? total.x : total.y, 1);
+  const float second = __shfl_xor_sync(kAllLanes, lane.odd ? total.z : total.w, 1);
+  return lane.odd ? make_float4(first, total.y, second, total.w) : make_float4(total.x, first, total.z, second);
+}
+
+// Writes one column tile of the block's result: the output, or the split's part of it with its statistics.
+DEVICE void store_result(const float4 (&total)[kQuadsAThread], const BlockStatistics& all, const DecodeArguments& args,
+                         const Columns& columns, int column, int warp, const LaneMap& lane) {
+  float4 o[kQuadsAThread];
 #pragma unroll
-    for (int e = 0; e < 4; e++)
-      if (columns.exists(column + (e & 1)))
-        store_element(args, columns, column + (e & 1), dim + (e & 2), element[e], y ? inverse[2 + (e & 1)] : inverse[e & 1]);
+  for (int i = 0; i < kQuadsAThread; i++) o[i] = four_dims(total[i], lane);
+  if (!columns.exists(column)) return;
+  const float maximum = lane.odd ? all.maximum.y : all.maximum.x, sum = lane.odd ? all.sum.y : all.sum.x;
+  // Quad warp + 4 * i holds dims 64 * i + lane_dim + 0..3; head dim 96 ends half-way through its second.
+  const int lane_dim = 16 * lane.quad_pair + 8 * lane.half + 4 * (warp / 2);
+  const bool has_last = Tile::head_dim % 64 == 0 || 64 * (kQuadsAThread - 1) + lane_dim < Tile::head_dim;
+  if (args.split_count > 1) {
+    const u32 row = blockIdx.y * args.row_count + columns.row(column);
+    float* partial = args.partial_output + (u64)row * Tile::head_dim + lane_dim;
+#pragma unroll
+    for (int i = 0; i < kQuadsAThread; i++)
+      if (i + 1 < kQuadsAThread || has_last) store_float4(partial + 64 * i, o[i]);
+    if (warp < 2 && lane.quad_pair + lane.half == 0)  // one lane a column
+      reinterpret_cast<float2*>(args.partial_statistic)[row] = make_float2(maximum, sum);
+  } else {
+    const u64 token = columns.first_query + columns.token(column);
+    half_bits* output = args.output + token * args.output_token_stride + columns.head(column) * Tile::head_dim + lane_dim;
+    const float inverse = sum > 0.f ? reciprocal_approx(sum) : 0.f;
+#pragma unroll
+    for (int i = 0; i < kQuadsAThread; i++)
+      if (i + 1 < kQuadsAThread || has_last) *reinterpret_cast<uint2*>(output + 64 * i) = pack_four(o[i], inverse);
+  }
+}
+
+DEVICE void clear(Output& output, Softmax& softmax) {
+#pragma unroll
+  for (int m = 0; m < Tile::column_tiles; m++) {
+#pragma unroll
+    for (int d = 0; d < Tile::dim_pairs * 2; d++)
+#pragma unroll
+      for (int i = 0; i < 8; i++) output[m][d][i] = 0.f;
+#pragma unroll
+    for (int x = 0; x < 4; x++) softmax.maximum[m][x] = minus_infinity();
+#pragma unroll
+    for (int i = 0; i < 8; i++) softmax.sum[m][i] = 0.f;
   }
 }
 
@@ -333,45 +429,43 @@ extern "C" __global__ void __launch_bounds__(Tile::threads, BLOCKS_PER_SM) ENTRY
   half_bits* query = reinterpret_cast<half_bits*>(shared);
   const WarpStatistics statistics = {reinterpret_cast<float*>(shared + Tile::statistics_at)};
   const LaneMap lane = lane_map(threadIdx.x % kWarpSize);
-  const int warp = threadIdx.x / kWarpSize, split = blockIdx.x;
+  const int warp = threadIdx.x / kWarpSize, split = blockIdx.y;
   const int window = args.scoring.window > 0 ? args.scoring.window : 0x7fffffff;
   const Columns columns = load_columns(args);
+  const KeyRange visible = visible_range(columns, window), share = warp_share(visible, split, warp, args);
+  const TileWalk walk = plan_walk(args, columns, share);
+  KeyBatches k;
+  u32 offset = 0;
+  if (share.begin < share.end) {  // the first keys are on their way before anything else is done
+    offset = walk.locate(args.cache, share.begin, lane);
+    load_key_batch(k[0], args.cache.keys + (u64)offset * kChunkHalves, 0);
+  }
   if (!columns.exists(0)) return;
-  const KeyRange range = split_range(columns, split, args.split_count, window);
-  float2* partial = reinterpret_cast<float2*>(args.partial_statistic) + (u64)split * args.row_count;
-  if (range.begin >= range.end) {
+  if (warp_share(visible, split, 0, args).begin >= visible.end) {  // only with several splits: every query sees itself
+    float2* partial = reinterpret_cast<float2*>(args.partial_statistic) + (u64)split * args.row_count;
     if (threadIdx.x < Tile::columns && columns.exists(threadIdx.x))
       partial[columns.row(threadIdx.x)] = make_float2(minus_infinity(), 0.f);
     return;
   }
   load_query_tile(query, args, columns);
-
   Output output;
   Softmax softmax;
-#pragma unroll
-  for (int m = 0; m < Tile::column_tiles; m++) {
-#pragma unroll
-    for (int d = 0; d < Tile::dim_pairs * 2; d++)
-#pragma unroll
-      for (int i = 0; i < 8; i++) output[m][d][i] = 0.f;
-#pragma unroll
-    for (int x = 0; x < 4; x++) {
-      softmax.maximum[m][x] = minus_infinity();
-      softmax.sum[m][x] = 0.f;
-    }
-  }
-  const int share = (range.end - range.begin + Tile::warps - 1) / Tile::warps, begin = range.begin + warp * share;
+  clear(output, softmax);
   __syncthreads();
-  attend(output, softmax, args, columns, {begin, min(range.end, begin + share)}, query, window, lane);
+  attend(output, softmax, k, offset, share.begin, walk, args, columns, query, lane);
 
   publish_statistics(statistics, softmax, warp, lane);
+  float4* exchange = reinterpret_cast<float4*>(shared + Tile::exchange_at);
 #pragma unroll
   for (int m = 0; m < Tile::column_tiles; m++) {
-    __syncthreads();  // statistics are complete, and the exchange area (the Q tile, or the tile before) is free
-    combine_outputs(output[m], reinterpret_cast<float4*>(shared), statistics, args, columns, 8 * m, warp, lane);
-  }
-  if (args.split_count > 1 && threadIdx.x < Tile::columns && columns.exists(threadIdx.x)) {
-    const ColumnStatistic all = combine_statistics(statistics, threadIdx.x, args.scoring.scale_log2);
-    partial[columns.row(threadIdx.x)] = make_float2(all.maximum, all.sum);
+    if (m > 0) __syncthreads();  // the outputs of the column tile before have been read
+    publish_output(exchange, output[m], warp);
+    __syncthreads();
+    BlockStatistics all;
+    const int column = 8 * m + output_column(lane, 0) + 2 * (warp & 1);
+    combine_statistics(all, statistics, column, args.scoring.scale_log2);
+    float4 total[kQuadsAThread];
+    add_warps(total, exchange, all);
+    store_result(total, all, args, columns, column + lane.odd, warp, lane);
   }
 }

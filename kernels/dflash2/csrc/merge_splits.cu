@@ -4,42 +4,90 @@
 //
 // row = token * query_heads + head. A split that saw no key has max_s = -inf and an output that was never written.
 //
-// Launch: grid (rows), HEAD_DIM / 4 threads, no shared memory. Every thread reads the statistics of all splits.
+// Launch: grid (query_heads, tokens), HEAD_DIM threads, no shared memory. A row is all latency. So a warp takes 32 head dims,
+// four a lane, and deals the splits to kGroups groups of eight lanes; a thread issues its loads of kInFlight splits before
+// it needs one, and the groups meet by shuffles, with no barrier.
 #include "arguments.cuh"
 
-constexpr int kSplitsInFlight = 8;  // loads issued before the first is used: one row is all latency
+constexpr int kRow = HEAD_DIM / 4;  // float4s of a row
+constexpr int kGroups = 4, kGroupLanes = kWarpSize / kGroups;
+constexpr int kInFlight = 5;  // 4 groups x 5 splits: one round for the usual 20 splits
+static_assert(HEAD_DIM % 32 == 0, "a warp takes 32 head dims");
 
-DEVICE float highest_maximum(const float2* statistic, int splits, int stride) {
-  float highest = minus_infinity();
-#pragma unroll 8
-  for (int split = 0; split < splits; split++) highest = fmaxf(highest, __ldg(statistic + (u64)split * stride).x);
-  return highest;
+template <class Combine>
+DEVICE float reduce_over_groups(float value, Combine combine) {
+#pragma unroll
+  for (int flip = kGroupLanes; flip < kWarpSize; flip *= 2)
+    value = combine(value, __shfl_xor_sync(kAllLanes, value, flip));
+  return value;
+}
+DEVICE float add(float a, float b) { return a + b; }
+DEVICE float larger(float a, float b) { return fmaxf(a, b); }
+
+// What a thread's splits add up to, relative to `maximum`, which all groups share.
+struct Total {
+  float4 output;
+  float maximum, sum;
+};
+
+// The splits of one round: first, first + kGroups, ...
+struct Round {
+  float4 output[kInFlight];
+  float2 statistic[kInFlight];  // (-inf, 0) for an empty split
+};
+
+// An index past the last split reads the last and counts as empty. Outputs do not wait for statistics.
+DEVICE void load_round(Round& round, const MergeArguments& args, int first, u32 row, u32 lane) {
+  const float2* statistics = reinterpret_cast<const float2*>(args.partial_statistic);
+  const float4* outputs = reinterpret_cast<const float4*>(args.partial_output);
+#pragma unroll
+  for (int i = 0; i < kInFlight; i++) {
+    const u32 index = min(first + i * kGroups, args.split_count - 1) * args.row_count + row;
+    round.output[i] = __ldg(outputs + (index * kRow + lane));
+    round.statistic[i] = __ldg(statistics + index);
+  }
+#pragma unroll
+  for (int i = 0; i < kInFlight; i++)
+    if (first + i * kGroups >= args.split_count) round.statistic[i] = make_float2(minus_infinity(), 0.f);
 }
 
-extern "C" __global__ void __launch_bounds__(HEAD_DIM / 4) ENTRY_POINT(MergeArguments args) {
-  const int row = blockIdx.x, stride = args.row_count;
-  const float2* statistic = reinterpret_cast<const float2*>(args.partial_statistic) + row;
-  const float4* partial = reinterpret_cast<const float4*>(args.partial_output) + row * (HEAD_DIM / 4) + threadIdx.x;
-  const float highest = highest_maximum(statistic, args.split_count, stride);
-  float4 total = make_float4(0.f, 0.f, 0.f, 0.f);
-  float sum = 0.f;
-#pragma unroll kSplitsInFlight
-  for (int split = 0; split < args.split_count; split++) {
-    const float2 s = __ldg(statistic + (u64)split * stride);
-    if (s.x == minus_infinity()) continue;
-    const float weight = exp2_approx((s.x - highest) * args.scale_log2);
-    const float4 value = __ldg(partial + (u64)split * stride * (HEAD_DIM / 4));
-    sum += weight * s.y;
-    total.x += weight * value.x;
-    total.y += weight * value.y;
-    total.z += weight * value.z;
-    total.w += weight * value.w;
+// total = total and the round together; an empty split has weight 0 and an output that may be NaN.
+DEVICE void add_round(Total& total, const Round& round, float scale_log2) {
+  float maximum = total.maximum;
+#pragma unroll
+  for (int i = 0; i < kInFlight; i++) maximum = fmaxf(maximum, round.statistic[i].x);
+  maximum = reduce_over_groups(maximum, larger);  // of a row that has keys, so finite after the first round
+  const float decay = exp2_approx((total.maximum - maximum) * scale_log2);
+  total = {make_float4(total.output.x * decay, total.output.y * decay, total.output.z * decay, total.output.w * decay),
+           maximum, total.sum * decay};
+#pragma unroll
+  for (int i = 0; i < kInFlight; i++) {
+    const bool is_empty = round.statistic[i].x == minus_infinity();
+    const float weight = is_empty ? 0.f : exp2_approx((round.statistic[i].x - maximum) * scale_log2);
+    const float4& o = round.output[i];
+    total.sum += weight * round.statistic[i].y;
+    total.output.x += is_empty ? 0.f : weight * o.x;
+    total.output.y += is_empty ? 0.f : weight * o.y;
+    total.output.z += is_empty ? 0.f : weight * o.z;
+    total.output.w += is_empty ? 0.f : weight * o.w;
   }
-  const float inverse = sum > 0.f ? reciprocal_approx(sum) : 0.f;
-  uint2 packed;
-  packed.x = pack_halves(to_half(total.x * inverse), to_half(total.y * inverse));
-  packed.y = pack_halves(to_half(total.z * inverse), to_half(total.w * inverse));
-  half_bits* target = args.output + (u64)(row / args.query_heads) * args.output_token_stride +
-                      row % args.query_heads * HEAD_DIM + threadIdx.x * 4;
-  *reinterpret_cast<uint2*>(target) = packed;
+}
+
+extern "C" __global__ void __launch_bounds__(HEAD_DIM, 1) ENTRY_POINT(MergeArguments args) {
+  const u32 row = blockIdx.y * gridDim.x + blockIdx.x;
+  const int group = threadIdx.x % kWarpSize / kGroupLanes;
+  const u32 lane = threadIdx.x / kWarpSize * kGroupLanes + threadIdx.x % kGroupLanes;  // which float4 of the row
+  Total total = {make_float4(0.f, 0.f, 0.f, 0.f), minus_infinity(), 0.f};
+  for (int first = 0; first < args.split_count; first += kGroups * kInFlight) {
+    Round round;
+    load_round(round, args, first + group, row, lane);
+    add_round(total, round, args.scale_log2);
+  }
+  const float sum = reduce_over_groups(total.sum, add), inverse = sum > 0.f ? reciprocal_approx(sum) : 0.f;
+  const float4& o = total.output;
+  const float4 merged = make_float4(reduce_over_groups(o.x, add), reduce_over_groups(o.y, add),
+                                    reduce_over_groups(o.z, add), reduce_over_groups(o.w, add));
+  if (group > 0) return;
+  half_bits* target = args.output + (u64)blockIdx.y * args.output_token_stride + blockIdx.x * HEAD_DIM + lane * 4;
+  *reinterpret_cast<uint2*>(target) = pack_four(merged, inverse);
 }

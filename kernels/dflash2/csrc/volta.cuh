@@ -106,6 +106,15 @@ DEVICE void store_chunk(half_bits* p, uint4 v) { *reinterpret_cast<uint4*>(p) = 
 DEVICE uint4 load_chunk_global(const half_bits* p) { return __ldg(reinterpret_cast<const uint4*>(p)); }
 DEVICE uint4 zero_chunk() { return make_uint4(0, 0, 0, 0); }
 
+// Four floats times `factor`, as halves.
+DEVICE uint2 pack_four(const float4& v, float factor) {
+  return make_uint2(pack_halves(to_half(v.x * factor), to_half(v.y * factor)),
+                    pack_halves(to_half(v.z * factor), to_half(v.w * factor)));
+}
+
+DEVICE float2 load_float2(const float* p) { return *reinterpret_cast<const float2*>(p); }
+DEVICE void store_float4(float* p, float4 v) { *reinterpret_cast<float4*>(p) = v; }
+
 // tanh through exp2: absolute error about 1e-7, enough for a soft cap in front of a softmax.
 DEVICE float tanh_approx(float x) {
   constexpr float two_log2_e = 2.885390082f;

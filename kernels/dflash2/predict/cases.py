@@ -8,22 +8,13 @@ hit rate of 88.5 %), decode and the KV write stream them, and the merge reads pa
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dflash2.arguments import (
-    CHUNK_HALVES,
-    DecodeArguments,
-    KvWriteArguments,
-    MergeArguments,
-    PagedCacheArguments,
-    PrefillArguments,
-    divide_by_page_size,
-    scoring,
-)
+from dflash2 import launches
 from dflash2.build import compile_variant
+from dflash2.launches import CacheStrides, NewTokens, PagedCache, Partials, Queries, Scoring
 from dflash2.nvrtc import Nvrtc
 from dflash2.predict.emulation import Launch
 from dflash2.predict.forecast import (
@@ -39,7 +30,7 @@ from dflash2.predict.forecast import (
 from dflash2.predict.machine import Machine
 from dflash2.predict.memory import Buffer, DeviceMemory
 from dflash2.predict.warp import Dim3
-from dflash2.variants import DecodeTile, KernelVariant, PrefillTile
+from dflash2.variants import KernelVariant, PrefillTile
 
 PREFILL_HBM_SHARE = 0.115
 HALF_BYTES = 2
@@ -89,6 +80,17 @@ class AttentionShape:
         return 4 * self.sequences * self.query_heads * self.head_dim * visible
 
     @property
+    def pages_per_sequence(self) -> int:
+        """Pages that hold a sequence's context."""
+        return math.ceil(self.context_tokens / self.page_size)
+
+    @property
+    def cache_strides(self) -> CacheStrides:
+        """vLLM's layout: K and V of a page lie behind each other, a token's heads side by side."""
+        token = self.kv_heads * self.head_dim
+        return CacheStrides(page=2 * self.page_size * token, token=token, head=self.head_dim)
+
+    @property
     def kv_bytes(self) -> int:
         """Bytes of K and V in FP16."""
         return 2 * self.sequences * self.context_tokens * self.kv_heads * self.head_dim * HALF_BYTES
@@ -132,24 +134,10 @@ def _prefill_tile(variant: KernelVariant) -> PrefillTile:
 
 
 def _prefill_launch(variant: KernelVariant, shape: AttentionShape) -> Launch:
-    query, output = _buffers(2, hbm_fraction=1)
-    cache = _Cache(shape, PREFILL_HBM_SHARE)
-    starts, lengths = _sequence_buffers(shape)
-    memory = DeviceMemory([query, output, *cache.buffers, starts, lengths])
-    stride = shape.query_heads * shape.head_dim
-    arguments = PrefillArguments(
-        query=memory.address_of(query),
-        output=memory.address_of(output),
-        query_start=memory.address_of(starts),
-        kv_length=memory.address_of(lengths),
-        query_token_stride=stride,
-        output_token_stride=stride,
-        query_heads=shape.query_heads,
-        group_size=shape.group_size,
-        cache=cache.arguments(memory),
-        scoring=scoring(scale=shape.head_dim**-0.5),
-    )
-    return Launch((variant.threads, 1, 1), (shape.query_heads, 1, 1), bytes(arguments), memory)
+    batch = _Batch(shape, kv_hbm_share=PREFILL_HBM_SHARE, query_hbm_share=1.0)
+    planned = launches.prefill_launch(variant, batch.queries, batch.cache, _scoring(shape))
+    # One block of one head is emulated at a time: the grid ends at the heads.
+    return _emulated(replace(planned, grid=(shape.query_heads, 1, 1)), batch.memory)
 
 
 # ---- decode and merge
@@ -171,52 +159,20 @@ def predict_decode(
 
 
 def _decode_launch(variant: KernelVariant, shape: AttentionShape, splits: int) -> Launch:
-    if not isinstance(variant.tile, DecodeTile):
-        raise TypeError(f"{variant.name} is no decode kernel")
-    query, output, partial, statistic = _buffers(4)
-    cache = _Cache(shape, hbm_fraction=1)
-    starts, lengths = _sequence_buffers(shape)
-    memory = DeviceMemory([query, output, partial, statistic, *cache.buffers, starts, lengths])
-    stride = shape.query_heads * shape.head_dim
-    arguments = DecodeArguments(
-        query=memory.address_of(query),
-        output=memory.address_of(output),
-        partial_output=memory.address_of(partial),
-        partial_statistic=memory.address_of(statistic),
-        query_start=memory.address_of(starts),
-        kv_length=memory.address_of(lengths),
-        query_token_stride=stride,
-        output_token_stride=stride,
-        query_heads=shape.query_heads,
-        group_size=shape.group_size,
-        row_count=shape.sequences * shape.query_tokens * shape.query_heads,
-        split_count=splits,
-        cache=cache.arguments(memory),
-        scoring=scoring(scale=shape.head_dim**-0.5),
+    batch = _Batch(shape, kv_hbm_share=1.0)
+    partials = batch.partials(splits)
+    return _emulated(
+        launches.decode_launch(variant, batch.queries, batch.cache, _scoring(shape), partials), batch.memory
     )
-    column_blocks = math.ceil(shape.query_tokens * shape.group_size / variant.tile.columns)
-    grid = (splits, shape.kv_heads * column_blocks, shape.sequences)
-    return Launch((variant.threads, 1, 1), grid, bytes(arguments), memory)
 
 
 def predict_merge(
     library: KernelLibrary, variant: KernelVariant, shape: AttentionShape, splits: int, machine: Machine
 ) -> Forecast:
     """Time of the merge of `splits` partial results."""
-    rows = shape.sequences * shape.query_tokens * shape.query_heads
-    partial, statistic, output = _buffers(3)
-    memory = DeviceMemory([partial, statistic, output])
-    arguments = MergeArguments(
-        partial_output=memory.address_of(partial),
-        partial_statistic=memory.address_of(statistic),
-        output=memory.address_of(output),
-        output_token_stride=shape.query_heads * shape.head_dim,
-        query_heads=shape.query_heads,
-        row_count=rows,
-        split_count=splits,
-        scale_log2=1.0,
-    )
-    launch = Launch((variant.threads, 1, 1), (rows, 1, 1), bytes(arguments), memory)
+    batch = _Batch(shape, kv_hbm_share=0.0)
+    planned = launches.merge_launch(variant, batch.queries, _scoring(shape), batch.partials(splits))
+    launch = _emulated(planned, batch.memory)
     return predict_uniform(library.kernel(variant), lambda _: launch, Setting(machine))
 
 
@@ -227,65 +183,85 @@ def predict_kv_write(
     library: KernelLibrary, variant: KernelVariant, shape: AttentionShape, machine: Machine
 ) -> Forecast:
     """Time of storing the keys and values of `sequences` * `query_tokens` new tokens."""
-    tokens, head_chunks = shape.sequences * shape.query_tokens, shape.head_dim // CHUNK_HALVES
+    tokens = shape.sequences * shape.query_tokens
     keys, values, key_cache, value_cache = _buffers(4, hbm_fraction=1)
     slots = Buffer(8 * tokens, np.arange(tokens, dtype=np.int64))
     memory = DeviceMemory([keys, values, key_cache, value_cache, slots])
-    arguments = KvWriteArguments(
+    new = NewTokens(
         keys=memory.address_of(keys),
         values=memory.address_of(values),
-        key_cache=memory.address_of(key_cache),
-        value_cache=memory.address_of(value_cache),
         slot_mapping=memory.address_of(slots),
-        token_count=tokens,
-        kv_heads=shape.kv_heads,
-        head_dim_chunks=head_chunks,
+        tokens=tokens,
         token_stride=shape.kv_heads * shape.head_dim,
-        page_size=shape.page_size,
-        page_stride_chunks=2 * shape.page_size * shape.kv_heads * head_chunks,
-        token_stride_chunks=shape.kv_heads * head_chunks,
-        head_stride_chunks=head_chunks,
+        kv_heads=shape.kv_heads,
+        head_dim=shape.head_dim,
     )
-    launch = Launch((variant.threads, 1, 1), (tokens, 1, 1), bytes(arguments), memory)
+    caches = memory.address_of(key_cache), memory.address_of(value_cache)
+    planned = launches.kv_write_launch(variant, new, *caches, shape.page_size, shape.cache_strides)
+    launch = _emulated(planned, memory)
     return predict_uniform(library.kernel(variant), lambda _: launch, Setting(machine))
 
 
 # ---- buffers
 
 
-class _Cache:
-    """A paged KV cache and its block table, whose pages lie in order."""
+class _Batch:
+    """A batch of equal sequences in device memory: queries, a paged cache whose pages lie in order, a workspace."""
 
-    def __init__(self, shape: AttentionShape, hbm_fraction: float) -> None:
-        self._shape = shape
-        self._head_chunks = shape.head_dim // CHUNK_HALVES
-        self._page_chunks = 2 * shape.page_size * shape.kv_heads * self._head_chunks
-        self._pages_per_sequence = math.ceil(shape.context_tokens / shape.page_size)
-        page_limit = _CACHE_LIMIT_BYTES // (self._page_chunks * CHUNK_HALVES * HALF_BYTES)
-        pages = np.arange(shape.sequences * self._pages_per_sequence, dtype=np.int32) % page_limit
-        self._keys, self._values = _buffers(2, hbm_fraction=hbm_fraction)
-        self._table = Buffer(pages.nbytes, pages)
-        self.buffers: Sequence[Buffer] = (self._keys, self._values, self._table)
-
-    def arguments(self, memory: DeviceMemory) -> PagedCacheArguments:
-        """The cache as the kernels get it."""
-        division = divide_by_page_size(self._shape.page_size)
-        return PagedCacheArguments(
-            keys=memory.address_of(self._keys),
-            values=memory.address_of(self._values),
-            block_table=memory.address_of(self._table),
-            block_table_stride=self._pages_per_sequence,
-            page_size=self._shape.page_size,
-            page_magic=division.magic,
-            page_shift=division.shift,
-            page_stride_chunks=self._page_chunks,
-            token_stride_chunks=self._shape.kv_heads * self._head_chunks,
-            head_stride_chunks=self._head_chunks,
+    def __init__(self, shape: AttentionShape, *, kv_hbm_share: float, query_hbm_share: float = 0.0) -> None:
+        query, output = _buffers(2, hbm_fraction=query_hbm_share)
+        keys, values = _buffers(2, hbm_fraction=kv_hbm_share)
+        self._partial, self._statistic = _buffers(2)
+        table, starts, lengths = _block_table(shape), *_sequence_buffers(shape)
+        self.memory = DeviceMemory(
+            [query, output, keys, values, self._partial, self._statistic, table, starts, lengths]
         )
+        address = self.memory.address_of
+        stride = shape.query_heads * shape.head_dim
+        self.queries = Queries(
+            query=address(query),
+            output=address(output),
+            query_start=address(starts),
+            kv_length=address(lengths),
+            query_token_stride=stride,
+            output_token_stride=stride,
+            tokens=shape.sequences * shape.query_tokens,
+            sequences=shape.sequences,
+            longest=shape.query_tokens,
+            query_heads=shape.query_heads,
+            kv_heads=shape.kv_heads,
+        )
+        self.cache = PagedCache(
+            keys=address(keys),
+            values=address(values),
+            block_table=address(table),
+            block_table_stride=shape.pages_per_sequence,
+            page_size=shape.page_size,
+            strides=shape.cache_strides,
+        )
+
+    def partials(self, splits: int) -> Partials:
+        """Workspace for that many splits."""
+        return Partials(self.memory.address_of(self._partial), self.memory.address_of(self._statistic), splits)
+
+
+def _emulated(planned: launches.Launch, memory: DeviceMemory) -> Launch:
+    return Launch(planned.block, planned.grid, bytes(planned.arguments), memory)
+
+
+def _scoring(shape: AttentionShape) -> Scoring:
+    return Scoring(scale=shape.head_dim**-0.5)
 
 
 def _buffers(count: int, hbm_fraction: float = 0.0) -> list[Buffer]:
     return [Buffer(_LARGE, hbm_fraction=hbm_fraction) for _ in range(count)]
+
+
+def _block_table(shape: AttentionShape) -> Buffer:
+    """Pages in order; they repeat where a cache of that size would not fit a buffer's addresses."""
+    page_limit = _CACHE_LIMIT_BYTES // (shape.cache_strides.page * HALF_BYTES)
+    pages = np.arange(shape.sequences * shape.pages_per_sequence, dtype=np.int32) % page_limit
+    return Buffer(pages.nbytes, pages.astype(np.int32))
 
 
 def _sequence_buffers(shape: AttentionShape) -> tuple[Buffer, Buffer]:
