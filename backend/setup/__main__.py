@@ -34,7 +34,7 @@ def main(argv: Sequence[str]) -> int:
             prepare_engine(preparation)
         if arguments.command == "run":
             start_panel(preparation)
-    except SetupError as err:
+    except (SetupError, OSError) as err:  # a full or unreadable disk is nothing to trace back
         console.line(f"Setup stopped: {err}")
         return 1
     except KeyboardInterrupt:

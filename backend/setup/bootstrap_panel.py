@@ -21,7 +21,7 @@ def prepare_and_go_on(argv: list[str], repository: Path) -> int:
         if arguments.command == "status" and not preparation.panel.is_whole():
             raise SetupError(f"{preparation.panel.venv} is not whole.", hint="Run 'make setup'.")
         is_announced = preparation.prepare_panel()
-    except SetupError as err:
+    except (SetupError, OSError) as err:  # a full or unreadable disk is nothing to trace back
         console.line(f"Setup stopped: {err}")
         return 1
     except KeyboardInterrupt:
