@@ -36,6 +36,8 @@ def main(argv: Sequence[str]) -> int:
             start_panel(preparation)
     except (SetupError, OSError) as err:  # a full or unreadable disk is nothing to trace back
         console.line(f"Setup stopped: {err}")
+        if arguments.command == "run":
+            console.line("The panel itself is ready. To open it without the engine: make run SETUP_ARGS=--panel-only")
         return 1
     except KeyboardInterrupt:
         console.line("Interrupted. Run this again: it goes on where it stopped.")

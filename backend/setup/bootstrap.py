@@ -53,7 +53,7 @@ def main(argv: List[str]) -> int:
         return switch_to_another(current, argv, repository)
     os.environ.pop(REEXEC_MARK, None)
     os.chdir(str(repository))
-    sys.path[0] = str(repository)
+    sys.path.insert(0, str(repository))
     from backend.setup.bootstrap_panel import prepare_and_go_on  # syntax of 3.11 from here on
 
     return prepare_and_go_on(argv, repository)

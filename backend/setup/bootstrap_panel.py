@@ -40,6 +40,6 @@ def _become_setup(preparation: Preparation, *, is_announced: bool) -> NoReturn:
 def next_environ(arguments: SetupArguments) -> dict[str, str]:
     """The environment of the next step: the index URLs go by variable, as they may hold a password."""
     urls = {"VOLTA_INDEX_URL": arguments.index_url, "VOLTA_TORCH_INDEX_URL": arguments.torch_index_url}
-    dropped = ("PYTHONPATH", "PYTHONHOME")
+    dropped = ("PYTHONPATH", "PYTHONHOME", "PYTHONSAFEPATH")  # the last would hide `backend` from -m and from app.py
     kept = {name: value for name, value in os.environ.items() if name not in dropped}
     return {**kept, **{name: url for name, url in urls.items() if url}}

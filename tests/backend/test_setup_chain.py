@@ -76,7 +76,8 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def environ_of(wheels: Wheelhouse, home: Path) -> dict[str, str]:
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("VOLTA_", "PIP_", "CI"))}
-    return {**inherited, **wheels.environ(), "HOME": str(home), "VOLTA_HOME": str(home / "state")}
+    misleading = {"PYTHONPATH": "/of/another/project", "PYTHONSAFEPATH": "1", "PIP_USER": "1"}
+    return {**inherited, **misleading, **wheels.environ(), "HOME": str(home), "VOLTA_HOME": str(home / "state")}
 
 
 def setup(
@@ -191,8 +192,10 @@ def test_engine_that_cannot_be_installed_stops_setup_with_the_reason(
     checkout: Path, wheels: Wheelhouse, tmp_path: Path, first: object
 ) -> None:
     environ = {**environ_of(wheels, tmp_path), "PIP_FIND_LINKS": str(tmp_path / "empty")}
-    done = setup(checkout, environ, "prepare", "--yes")
+    done = setup(checkout, environ, "run", "--yes")
     assert done.returncode == 1
+    assert "SETUP_ARGS=--panel-only" in done.stdout
+    assert "PANEL" not in done.stdout
     assert "Setup stopped: 'install torch' failed" in done.stdout
     assert "--index-url URL" in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
