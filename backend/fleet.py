@@ -28,10 +28,12 @@ class Fleet:
         self,
         folder: Path,
         *,
+        first_port: int = FIRST_PORT,
         on_change: Callable[[Engine], None] | None = None,
         timing: EngineTiming | None = None,
     ) -> None:
         self._folder = folder
+        self._first_port = first_port
         self._on_change = on_change
         self._timing = timing
         self._engines: dict[str, Engine] = {}
@@ -70,12 +72,12 @@ class Fleet:
         taken = self._taken_ports(preset)
         last = self.of_preset(preset)
         preferred = (self._claims.get(preset), last.spec.port if last and last.spec else None)
-        candidates = [port for port in preferred if port] + list(range(FIRST_PORT, FIRST_PORT + PORT_COUNT))
+        candidates = [port for port in preferred if port] + list(range(self._first_port, self._first_port + PORT_COUNT))
         for port in candidates:
             if port not in taken and is_port_free(_HOST, port):
                 self._claims[preset] = port
                 return port
-        raise LaunchError(f"No port from {FIRST_PORT} to {FIRST_PORT + PORT_COUNT - 1} is free.")
+        raise LaunchError(f"No port from {self._first_port} to {self._first_port + PORT_COUNT - 1} is free.")
 
     async def launch(self, spec: LaunchSpec) -> str:
         """Start `spec` on the stopped engine of its preset, or on a new one; returns the engine's id.

@@ -51,7 +51,7 @@ class Panel:
         self._shipped_presets = shipped_presets
         self._shelf = PresetShelf((), ())
         self._obstacles: Mapping[str, str] = {}
-        self.fleet = Fleet(self.folder.engines, on_change=self._engine_changed)
+        self.fleet = Fleet(self.folder.engines, first_port=settings.engine_port_start, on_change=self._engine_changed)
         self.gpus = GpuSampler(on_change=self.changes.notify)
         self.host = HostSampler(self.folder.root, on_change=self.changes.notify)
         self._database = Database(self.folder.database)

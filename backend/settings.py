@@ -47,7 +47,7 @@ class Settings(BaseSettings):
     allowed_hosts: tuple[str, ...] = Field(default=(), description="Further Host names a reverse proxy may send")
     language: Literal["auto", "en", "zh"] = Field(default="auto", description="Language of a first visit")
     open_browser: Literal["auto", "yes", "no"] = Field(default="auto", description="auto: where there is a desktop")
-    engine_port_start: int = Field(default=8100, ge=1024, le=65000, description="First port tried for an engine")
+    engine_port_start: int = Field(default=8100, ge=1024, le=65_000, description="First port tried for an engine")
     stop_engines_on_exit: bool = Field(default=False, description="Stop every engine when the panel ends")
     engine_api_key: SecretStr | None = Field(
         default=None, description="Key that engines ask of their clients; better kept in secrets.json than in argv"

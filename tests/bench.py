@@ -70,7 +70,7 @@ def panel_with_fake_engine(home: Path) -> Iterator[PanelProcess]:
     folder = StateFolder(home)
     folder.create()
     make_fake_environment(folder, "--ttft", str(ENGINE_TTFT_S), "--gap", str(ENGINE_GAP_S))
-    panel = PanelProcess(home, "--engine-port-start", str(free_port() % 10_000 + 20_000))
+    panel = PanelProcess(home)
     panel.start()
     try:
         yield panel

@@ -23,6 +23,8 @@ class PanelProcess:
     def __init__(self, home: Path, *arguments: str) -> None:
         self.home = home
         self.port = free_port()
+        # panels of tests that run side by side must not hand out the same ports: vLLM binds its own only after 10 s
+        self.engine_port_start = 20_000 + self.port % 120 * 100
         self.address = f"http://127.0.0.1:{self.port}/"
         self._arguments = arguments
         self._process: subprocess.Popen[bytes] | None = None
@@ -51,6 +53,8 @@ class PanelProcess:
                     str(self.port),
                     "--open-browser",
                     "no",
+                    "--engine-port-start",
+                    str(self.engine_port_start),
                     *self._arguments,
                 ),
                 cwd=ROOT,

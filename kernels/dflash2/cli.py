@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from dflash2 import __version__
 from dflash2.errors import Dflash2Error
+from dflash2.variants import KernelFamily
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -29,6 +30,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"dflash2 {__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
     _add_doctor(commands)
+    _add_bench(commands)
     _add_predict(commands)
     return parser
 
@@ -43,6 +45,24 @@ def _run_doctor(arguments: argparse.Namespace) -> int:
     from dflash2 import doctor
 
     return doctor.run(as_json=arguments.json)
+
+
+def _add_bench(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "bench",
+        help="each op against its baseline on this card, the roofline and the prediction for a V100",
+        description="Roofline and prediction need no GPU; what can be measured on this machine's card is.",
+    )
+    parser.add_argument("--op", action="append", default=[], choices=[family.value for family in KernelFamily])
+    parser.add_argument("--no-card", action="store_true", help="roofline and prediction only")
+    parser.add_argument("--json", action="store_true", help="JSON instead of a table")
+    parser.set_defaults(run=_run_bench)
+
+
+def _run_bench(arguments: argparse.Namespace) -> int:
+    from dflash2.bench import report
+
+    return report.run(ops=arguments.op, as_json=arguments.json, measures=not arguments.no_card)
 
 
 def _add_predict(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

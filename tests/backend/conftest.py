@@ -8,7 +8,6 @@ import pytest
 
 from backend.engine import Engine
 from backend.fleet import Fleet
-from backend.shared_memory import SharedFile, list_shared
 from tests.fakes.fake_specs import ENGINE_ID, QUICK, keepers, living
 
 
@@ -45,9 +44,3 @@ async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
     await fleet.stop_all()
     await fleet.close()
     assert keepers(tmp_path) == set()
-
-
-@pytest.fixture
-def shared_before() -> set[SharedFile]:
-    """Shared-memory files that were there before the test."""
-    return list_shared()

@@ -18,7 +18,7 @@ from backend.errors import LaunchError
 from backend.launch import LaunchSpec
 from backend.process import find_marked, is_alive
 from backend.run_folder import RunFolder, RunProcess
-from backend.shared_memory import SharedFile, list_shared
+from backend.shared_memory import list_shared
 from tests.fakes.fake_specs import DEADLINE_S, ENGINE_ID, QUICK, ROUNDS, eventually, fake_spec, living
 
 pytestmark = pytest.mark.faults
@@ -278,6 +278,20 @@ class TestStop:
         await engine.wait_until(STOPPED, timeout_s=DEADLINE_S)
         assert living(ENGINE_ID) == set()
 
+    async def test_members_that_outlive_sigkill_are_named_and_the_engine_is_failed(
+        self, tmp_path: Path, free_port: Callable[[], int]
+    ) -> None:
+        # no process here survives SIGKILL, so none is waited for: those seen at the last look count as stuck
+        impatient = replace(QUICK, kill_deadline_s=-1.0)
+        engine = Engine(OTHER_ID, tmp_path / OTHER_ID, timing=impatient)
+        await started(engine, fake_spec(free_port()))
+        leader = process_of(engine, tmp_path).leader.pid
+        await engine.stop(grace_s=0.0)
+        assert engine.status.state is EngineState.FAILED
+        assert f"cannot be ended (pid {leader})" in engine.status.reason
+        assert "driver" in engine.status.hint
+        await eventually(lambda: living(OTHER_ID) == set(), what="they die after all")
+
     async def test_a_stop_of_what_does_not_run_does_nothing(self, engine: Engine) -> None:
         await engine.stop()
         assert engine.status.state is EngineState.STOPPED
@@ -288,7 +302,6 @@ class TestStop:
         engine: Engine,
         tmp_path: Path,
         free_port: Callable[[], int],
-        shared_before: set[SharedFile],
         round_number: int,
     ) -> None:
         other = Engine(OTHER_ID, tmp_path / "other", timing=QUICK)
@@ -296,8 +309,7 @@ class TestStop:
             started(engine, fake_spec(free_port(), "--shm", "--workers", "2")),
             started(other, fake_spec(free_port(), "--shm", "--workers", "2")),
         )
-        held = _mapped_names(living(OTHER_ID))
-        assert len(held) == 3
+        held = await mapped(OTHER_ID, 3)
         await engine.stop(grace_s=0.0)
         present = {shared.name for shared in list_shared()}
         assert held <= present, "the other engine still has its memory"
@@ -305,9 +317,22 @@ class TestStop:
         assert not held & {shared.name for shared in list_shared()}
 
 
+async def mapped(engine_id: str, count: int) -> set[str]:
+    """Wait until leader and workers have mapped `count` shared-memory files, and name them."""
+    await eventually(lambda: len(_mapped_names(living(engine_id))) == count, what=f"{count} mapped files")
+    return _mapped_names(living(engine_id))
+
+
 def _mapped_names(pids: set[int]) -> set[str]:
-    lines = [line for pid in pids for line in Path(f"/proc/{pid}/maps").read_text().splitlines()]
+    lines = [line for pid in pids for line in _maps(pid).splitlines()]
     return {line.rpartition("/")[2] for line in lines if "/dev/shm/psm_" in line}
+
+
+def _maps(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/maps").read_text()
+    except OSError:
+        return ""
 
 
 class TestFailure:
@@ -361,17 +386,16 @@ class TestFailure:
         engine: Engine,
         tmp_path: Path,
         free_port: Callable[[], int],
-        shared_before: set[SharedFile],
         round_number: int,
     ) -> None:
         await started(engine, fake_spec(free_port(), "--workers", "3", "--ignore-sigterm", "--shm"))
-        made = _mapped_names(living(ENGINE_ID))
+        made = await mapped(ENGINE_ID, 4)
         process = process_of(engine, tmp_path)
         os.kill(process.keeper.pid, signal.SIGKILL)
         status = await engine.wait_until(FAILED, timeout_s=DEADLINE_S)
         assert (status.returncode, "keeper" in status.reason) == (None, True)
         assert living(ENGINE_ID) == set()
-        assert len(made) == 4 and not made & {shared.name for shared in list_shared()}
+        assert not made & {shared.name for shared in list_shared()}
         assert not Path(process.temporary).exists()
 
     @every_round
@@ -511,7 +535,7 @@ class TestAdoption:
         self, engine: Engine, next_panel: Engine, tmp_path: Path, free_port: Callable[[], int], round_number: int
     ) -> None:
         await started(engine, fake_spec(free_port(), "--workers", "3", "--ignore-sigterm", "--shm"))
-        made = _mapped_names(living(ENGINE_ID))
+        made = await mapped(ENGINE_ID, 4)
         process = process_of(engine, tmp_path)
         await engine.close()
         os.kill(process.keeper.pid, signal.SIGKILL)
@@ -519,7 +543,7 @@ class TestAdoption:
         assert len(living(ENGINE_ID)) == 3
         await next_panel.adopt()
         assert (next_panel.status.state, living(ENGINE_ID)) == (EngineState.FAILED, set())
-        assert len(made) == 4 and not made & {shared.name for shared in list_shared()}
+        assert not made & {shared.name for shared in list_shared()}
 
     async def test_a_stop_that_a_panel_did_not_live_to_finish_is_finished(
         self, engine: Engine, next_panel: Engine, tmp_path: Path, free_port: Callable[[], int]

@@ -193,7 +193,8 @@ def test_a_keeper_told_to_end_ends_the_engine_in_order(
 def test_a_flood_neither_blocks_the_engine_nor_fills_the_disk(
     kept: Kept, free_port: Callable[[], int], round_number: int
 ) -> None:
-    process = kept.fake(free_port(), "--flood-mb-per-s", "50")
+    argv = (sys.executable, "-I", "-S", str(FAKE_ENGINE), "--port", str(free_port()), "--flood-mb-per-s", "50")
+    process = kept.start(*argv)
     bound = HEAD_BYTES + (KEPT_SEGMENTS + 1) * SEGMENT_BYTES
     eventually_blocking(lambda: max(segment_starts(kept.folder.log)) > 2 * bound, what="enough log to rotate often")
     size = sum(path.stat().st_size for path in kept.folder.log.iterdir())
@@ -223,8 +224,7 @@ def test_a_flood_is_drained_as_fast_as_it_comes(kept: Kept) -> None:
 def test_shared_memory_is_swept_with_the_run(kept: Kept, free_port: Callable[[], int], round_number: int) -> None:
     before = list_shared()
     process = kept.fake(free_port(), "--shm", "--workers", "2")
-    made = {shared.name for shared in list_shared() - before}
-    assert len(made) >= 6
+    eventually_blocking(lambda: len(list_shared() - before) >= 6, what="two files each of leader and workers")
     os.kill(process.leader.pid, signal.SIGKILL)
     swept = set(kept.ended().swept)
     assert len(swept) >= 6

@@ -12,7 +12,7 @@ import websockets
 from backend.state_folder import StateFolder
 from tests.fakes.engine_environment import make_fake_environment
 from tests.live_client import LiveClient
-from tests.panel_process import PanelProcess, free_port
+from tests.panel_process import PanelProcess
 
 pytestmark = pytest.mark.faults
 
@@ -22,7 +22,7 @@ def panel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PanelProcess]:
     folder = StateFolder(tmp_path_factory.mktemp("home"))
     folder.create()
     make_fake_environment(folder, "--ttft", "0.05", "--gap", "0.02")
-    process = PanelProcess(folder.root, "--engine-port-start", str(20_000 + free_port() % 10_000))
+    process = PanelProcess(folder.root)
     process.start()
     yield process
     process.end()

@@ -2,7 +2,7 @@
 
 The cache is vLLM's: pages of `page_size` tokens, token rows of all KV heads side by side. What the model cannot know is
 set here: the share of L1 misses that HBM serves. Prefill re-reads K and V from L2 (11.5 % from HBM: 1Cat measured an L2
-hit rate of 88.5 %), decode and the KV write stream them, and the merge reads partial results that L2 still holds.
+hit rate of 88.5 %), decode and the KV write stream them, and the merge finds in L2 what fits there.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ from dflash2.predict.warp import Dim3
 from dflash2.variants import KernelVariant, PrefillTile
 
 PREFILL_HBM_SHARE = 0.115
+L2_BYTES = 6 << 20
+_FLOAT_BYTES = 4
 HALF_BYTES = 2
 _LARGE = 1 << 34
 _CACHE_LIMIT_BYTES = 1 << 35  # a buffer's addresses end at 2^36; more pages than this repeat
@@ -170,7 +172,10 @@ def predict_merge(
     library: KernelLibrary, variant: KernelVariant, shape: AttentionShape, splits: int, machine: Machine
 ) -> Forecast:
     """Time of the merge of `splits` partial results."""
-    batch = _Batch(shape, kv_hbm_share=0.0)
+    rows = shape.sequences * shape.query_tokens * shape.query_heads
+    partial_bytes = splits * rows * shape.head_dim * _FLOAT_BYTES
+    spilled = max(0, partial_bytes - L2_BYTES) / partial_bytes  # the rest is where decode attention left it
+    batch = _Batch(shape, partial_hbm_share=spilled)
     planned = launches.merge_launch(variant, batch.queries, _scoring(shape), batch.partials(splits))
     launch = _emulated(planned, batch.memory)
     return predict_uniform(library.kernel(variant), lambda _: launch, Setting(machine))
@@ -208,10 +213,17 @@ def predict_kv_write(
 class _Batch:
     """A batch of equal sequences in device memory: queries, a paged cache whose pages lie in order, a workspace."""
 
-    def __init__(self, shape: AttentionShape, *, kv_hbm_share: float, query_hbm_share: float = 0.0) -> None:
+    def __init__(
+        self,
+        shape: AttentionShape,
+        *,
+        kv_hbm_share: float = 0.0,
+        query_hbm_share: float = 0.0,
+        partial_hbm_share: float = 0.0,
+    ) -> None:
         query, output = _buffers(2, hbm_fraction=query_hbm_share)
         keys, values = _buffers(2, hbm_fraction=kv_hbm_share)
-        self._partial, self._statistic = _buffers(2)
+        self._partial, self._statistic = _buffers(2, hbm_fraction=partial_hbm_share)
         table, starts, lengths = _block_table(shape), *_sequence_buffers(shape)
         self.memory = DeviceMemory(
             [query, output, keys, values, self._partial, self._statistic, table, starts, lengths]

@@ -87,6 +87,7 @@ class _Code:
             for instruction, needed in zip(program.instructions, program.needed, strict=True)
         ]
         self.addresses: list[Read | None] = [_address_reader(instruction) for instruction in program.instructions]
+        self.next_effect = self._next_effects()
         self.barriers: dict[int, list[Read]] = {
             instruction.index: [
                 read_integer(text, constants) for text in instruction.arguments if not is_predicate(text)
@@ -94,6 +95,17 @@ class _Code:
             for instruction in program.instructions
             if instruction.kind is Kind.BARRIER
         }
+
+    def _next_effects(self) -> list[int]:
+        """For each instruction the first from it on that steers, writes a needed register or accesses memory."""
+        following = len(self.instructions)
+        result = [0] * following
+        for index in range(len(self.instructions) - 1, -1, -1):
+            is_control = self.instructions[index].pipe is Pipe.CONTROL
+            if is_control or self.steps[index] is not None or self.addresses[index] is not None:
+                following = index
+            result[index] = following
+        return result
 
 
 def _address_reader(instruction: Instruction) -> Read | None:
@@ -128,6 +140,10 @@ class _WarpRun:
     def _run_group(self, at: int, active: Mask) -> None:
         """Run one group until it splits, parks or ends, or for one instruction while other groups wait."""
         while True:
+            if not self._groups:  # nobody waits: what has no effect is traced in one go
+                effect = self._code.next_effect[at]
+                self._trace.steps.extend(range(at, effect))
+                at = effect
             instruction = self._code.instructions[at]
             self._trace.steps.append(at)
             if len(self._trace.steps) > STEP_LIMIT:
