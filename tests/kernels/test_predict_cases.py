@@ -21,6 +21,7 @@ from dflash2.predict.emulation import Launch, emulate_cta
 from dflash2.predict.forecast import Kernel
 from dflash2.predict.machine import V100, V100_PESSIMISTIC
 from dflash2.predict.memory import ADDRESS_BITS
+from dflash2.predict.report import PredictedRow, render
 from dflash2.predict.warp import WarpTrace
 from dflash2.variants import VARIANTS, KernelFamily, KernelVariant, PrefillTile
 
@@ -117,15 +118,17 @@ def test_merging_more_splits_takes_longer(library: KernelLibrary) -> None:
 
 
 def test_the_command_labels_its_numbers_as_predicted(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["predict", "prefill", "--head-dim", "64", "--tokens", "1024", "--pessimistic"]
+    arguments = ["predict", "decode", "--head-dim", "64", "--tokens", "1024", "--pessimistic", "--json"]
     assert cli.main(arguments) == 0
-    table = capsys.readouterr().out
-    assert "nothing here was measured" in table
-    assert "predicted us" in table
-    assert cli.main([*arguments, "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert "predicted" in document["label"]
-    assert {row["kernel"] for row in document["rows"]} >= {"prefill_attention_d64"}
+    assert "nothing here was measured" in document["label"]
+    rows = [PredictedRow(**row) for row in document["rows"]]
+    assert {row.kernel for row in rows} >= {"decode_attention_d64_m8"}
+    table = render(rows, show_limits=True)
+    assert "predicted us" in table
+    assert "nothing here was measured" in table
+    assert "idle:" in table
 
 
 def test_an_unknown_head_dim_or_constant_is_explained(capsys: pytest.CaptureFixture[str]) -> None:

@@ -28,6 +28,19 @@ def test_shared_accesses_cost_their_wavefronts(case: str, addresses: np.ndarray,
     assert shared_wavefronts(addresses, LANE_IDS, width) == wavefronts, case
 
 
+def test_moving_an_access_does_not_change_its_wavefronts() -> None:
+    addresses = LANE_IDS * 36 % 512
+    for shift in (0, 4, 64, 132, 4096):
+        assert shared_wavefronts(addresses + shift, LANE_IDS, 4) == shared_wavefronts(addresses, LANE_IDS, 4)
+
+
+def test_moving_an_access_within_a_line_changes_its_sectors() -> None:
+    aligned, moved = (global_cost(LANE_IDS * 4 + shift, LANE_IDS, 4) for shift in (256, 272))
+    assert aligned.sectors == [256, 288, 320, 352]
+    assert moved.sectors == [256, 288, 320, 352, 384]
+    assert (aligned.lines, moved.lines) == (1, 2)
+
+
 def test_an_xor_swizzle_makes_a_column_of_rows_free_of_conflicts() -> None:
     """Rows of 128 bytes at one 16-byte chunk: 8 lanes of a phase hit one bank group, until the chunk is swizzled."""
     row = LANE_IDS % 8

@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ ADDRESS_BITS = 36
 LINE_BYTES = 128
 SECTOR_BYTES = 32
 SHARED_BANKS = 32
+PATTERNS_KEPT = 1 << 14
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,12 +91,18 @@ def shared_wavefronts(addresses: Lanes, lanes: Lanes, width_bytes: int) -> int:
     """Cycles of one shared-memory access: a wavefront moves one word a bank.
 
     Up to 32 bits the warp is one phase, 64-bit accesses go by half warps, 128-bit by quarter warps. Within a phase the
-    same word broadcasts; phases never merge.
+    same word broadcasts; phases never merge. Shifting all addresses turns the banks round and changes nothing.
     """
+    return _wavefronts_of_pattern((addresses - addresses[0]).tobytes(), lanes.tobytes(), width_bytes)
+
+
+@lru_cache(maxsize=PATTERNS_KEPT)
+def _wavefronts_of_pattern(offsets: bytes, lanes: bytes, width_bytes: int) -> int:
+    addresses = np.frombuffer(offsets, np.int64)
     if width_bytes <= 4:
         return _busiest_bank(addresses >> 2)
     words_a_lane = width_bytes // 4
-    phase_of_lane = lanes // (WARP_SIZE // words_a_lane)
+    phase_of_lane = np.frombuffer(lanes, np.int64) // (WARP_SIZE // words_a_lane)
     total = 0
     for phase in np.unique(phase_of_lane):
         starts = addresses[phase_of_lane == phase]
@@ -117,8 +125,16 @@ class GlobalCost:
 
 def global_cost(addresses: Lanes, lanes: Lanes, width_bytes: int) -> GlobalCost:
     """A global access spends one LSU cycle for each distinct line of each phase (quarter warp at 128 bits)."""
+    base = int(addresses[0]) // LINE_BYTES * LINE_BYTES  # a pattern repeats from line to line
+    phases, lines, sectors = _cost_of_pattern((addresses - base).tobytes(), lanes.tobytes(), width_bytes)
+    return GlobalCost(phases, lines, [base + sector for sector in sectors])
+
+
+@lru_cache(maxsize=PATTERNS_KEPT)
+def _cost_of_pattern(offsets: bytes, lane_ids: bytes, width_bytes: int) -> tuple[int, int, tuple[int, ...]]:
+    addresses, lanes = np.frombuffer(offsets, np.int64), np.frombuffer(lane_ids, np.int64)
     sectors = np.unique(np.concatenate([addresses // SECTOR_BYTES, (addresses + width_bytes - 1) // SECTOR_BYTES]))
     phase_of_lane = lanes // (WARP_SIZE // max(1, width_bytes // 4)) if width_bytes > 4 else np.zeros_like(lanes)
     phases = np.unique(phase_of_lane)
     lines = sum(len(np.unique(addresses[phase_of_lane == phase] // LINE_BYTES)) for phase in phases)
-    return GlobalCost(len(phases), lines, (sectors * SECTOR_BYTES).tolist())
+    return len(phases), lines, tuple((sectors * SECTOR_BYTES).tolist())
