@@ -20,6 +20,7 @@ class PlanRow:
     what: str
     footprint: Footprint
     folder: Path
+    is_begun: bool = False  # part of it is there: the footprint is the most that it can still take
 
 
 @dataclass(frozen=True)
@@ -38,8 +39,13 @@ class DownloadPlan:
     def table(self) -> list[str]:
         """The plan as aligned lines, with the free space of every disk that it touches."""
         cells = [("", "download", "on disk", "where")]
-        cells += [_cells(row.what, row.footprint, str(row.folder)) for row in self.rows]
-        cells.append(_cells("together", self.total, ""))
+        cells += [
+            _cells(row.what, row.footprint, str(row.folder), "at most" if row.is_begun else "about")
+            for row in self.rows
+        ]
+        cells.append(
+            _cells("together", self.total, "", "at most" if any(row.is_begun for row in self.rows) else "about")
+        )
         widths = [max(len(line[column]) for line in cells) for column in range(3)]
         lines = [f"  {a:<{widths[0]}}   {b:>{widths[1]}}   {c:>{widths[2]}}   {d}".rstrip() for a, b, c, d in cells]
         return [*lines, *(disk.line() for disk in self.disks())]
@@ -99,6 +105,6 @@ def pip_cache_folder(environ: Mapping[str, str]) -> Path:
     return Path(cache_home) / "pip"
 
 
-def _cells(what: str, footprint: Footprint, where: str) -> tuple[str, str, str, str]:
-    download = f"about {size(footprint.download_bytes)}" if footprint.download_bytes else "-"
-    return what, download, f"about {size(footprint.disk_bytes)}", where
+def _cells(what: str, footprint: Footprint, where: str, prefix: str) -> tuple[str, str, str, str]:
+    download = f"{prefix} {size(footprint.download_bytes)}" if footprint.download_bytes else "-"
+    return what, download, f"{prefix} {size(footprint.disk_bytes)}", where

@@ -20,6 +20,8 @@ from backend.setup.pip_access import PipAccess
 from backend.setup.recipe import CPU_RECIPE, Footprint, Recipe, TorchBuild
 from backend.setup.torch_build import ask_torch_build
 
+BEGUN_BYTES = 50_000_000  # pip and the skeleton of an environment take 27 MB
+
 
 @dataclass(frozen=True)
 class Preparation:
@@ -94,13 +96,12 @@ class Preparation:
         if not is_missing:
             return ()
         what = "the panel and its test tools" if self.arguments.with_dev else "the panel"
-        return (PlanRow(what, _still_needed(self.panel.footprint(), self.panel.venv), self.panel.venv),)
+        return (_row(what, self.panel.footprint(), self.panel.venv),)
 
     def _engine_rows(self, build: TorchBuild | None) -> tuple[PlanRow, ...]:
         if build is None:
             return ()
-        footprint = _still_needed(self.recipe.footprint(build), self.environments)
-        return (PlanRow(f"the {self.recipe.title} (vLLM)", footprint, self.environments),)
+        return (_row(f"the {self.recipe.title} (vLLM)", self.recipe.footprint(build), self.environments),)
 
     def _model_rows(self) -> tuple[PlanRow, ...]:
         if self.arguments.panel_only or embedded_model_folder(self.models) is not None:
@@ -129,6 +130,10 @@ class Preparation:
         return notes
 
 
-def _still_needed(footprint: Footprint, folder: Path) -> Footprint:
-    """What an interrupted installation has not put there yet. What it downloaded lies in pip's cache, not counted here."""
-    return Footprint(footprint.download_bytes, max(0, footprint.disk_bytes - bytes_below(folder)))
+def _row(what: str, footprint: Footprint, folder: Path) -> PlanRow:
+    """What is still needed of it. An empty virtual environment is not yet a part worth mentioning."""
+    present = bytes_below(folder)
+    if present < BEGUN_BYTES:
+        return PlanRow(what, footprint, folder)
+    left = Footprint(footprint.download_bytes, max(0, footprint.disk_bytes - present))
+    return PlanRow(f"{what}, what is missing or changed", left, folder, is_begun=True)

@@ -26,6 +26,13 @@ def test_table_shows_download_disk_place_and_free_space(tmp_path: Path) -> None:
     assert f"free: {size(shutil.disk_usage(tmp_path).free)}" in table
 
 
+def test_part_that_is_there_makes_the_rest_an_upper_bound(tmp_path: Path) -> None:
+    rest = PlanRow("the engine", Footprint(710_000_000, 100_000_000), tmp_path, is_begun=True)
+    table = DownloadPlan((rest,)).table()
+    assert "at most 710 MB   at most 100 MB" in table[1]
+    assert "at most 710 MB" in table[2]
+
+
 def test_plan_that_fits_is_not_refused(tmp_path: Path) -> None:
     DownloadPlan((row(tmp_path, disk_bytes=1),)).check_space()
 
