@@ -54,6 +54,7 @@ def test_without_a_driver_every_check_is_printed_and_the_fix_named(tmp_path: Pat
     assert checks["NVRTC"].verdict is Verdict.OK
     assert checks["driver"].verdict is Verdict.MISSING
     assert "R580" in checks["driver"].hint
+    assert checks["product"] == Check("product", Verdict.MISSING, "no card to compute on")
 
 
 def test_on_a_volta_card_a_real_product_is_computed_and_right(

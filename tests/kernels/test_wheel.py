@@ -85,6 +85,7 @@ def test_the_installed_doctor_prints_and_finds_its_cubins(installed: Path) -> No
     checks = {check["name"]: check for check in json.loads(result.stdout)}
     assert checks["cubins"]["verdict"] == "ok", checks["cubins"]
     assert f"{len(VARIANTS)} kernels for sm_70" in checks["cubins"]["detail"]
+    assert checks["NVRTC"]["verdict"] != "missing", "with cubins there is no need for a compiler"
 
 
 def test_a_lost_cubin_is_noticed(installed: Path, tmp_path: Path) -> None:
