@@ -19,7 +19,7 @@ from backend.launch import LaunchSpec
 from backend.process import find_marked, is_alive
 from backend.run_folder import RunFolder, RunProcess
 from backend.shared_memory import list_shared
-from tests.fakes.fake_specs import DEADLINE_S, ENGINE_ID, QUICK, ROUNDS, eventually, fake_spec, living
+from tests.fakes.fake_specs import DEADLINE_S, ENGINE_ID, QUICK, ROUNDS, eventually, fake_spec, living, mapped
 
 pytestmark = pytest.mark.faults
 every_round = pytest.mark.parametrize("round_number", ROUNDS)
@@ -315,24 +315,6 @@ class TestStop:
         assert held <= present, "the other engine still has its memory"
         await other.stop(grace_s=0.0)
         assert not held & {shared.name for shared in list_shared()}
-
-
-async def mapped(engine_id: str, count: int) -> set[str]:
-    """Wait until leader and workers have mapped `count` shared-memory files, and name them."""
-    await eventually(lambda: len(_mapped_names(living(engine_id))) == count, what=f"{count} mapped files")
-    return _mapped_names(living(engine_id))
-
-
-def _mapped_names(pids: set[int]) -> set[str]:
-    lines = [line for pid in pids for line in _maps(pid).splitlines()]
-    return {line.rpartition("/")[2] for line in lines if "/dev/shm/psm_" in line}
-
-
-def _maps(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/maps").read_text()
-    except OSError:
-        return ""
 
 
 class TestFailure:

@@ -47,6 +47,25 @@ def keepers(folder: Path) -> set[int]:
     return {pid for pid in all_pids() if b"engine_keeper" in (line := _command_line(pid)) and bytes(folder) in line}
 
 
+async def mapped(engine_id: str, count: int) -> set[str]:
+    """Wait until the engine's processes have mapped `count` shared-memory files, and name them."""
+    await eventually(lambda: len(mapped_names(living(engine_id))) == count, what=f"{count} mapped files")
+    return mapped_names(living(engine_id))
+
+
+def mapped_names(pids: set[int]) -> set[str]:
+    """Names of the psm_ files that these processes have mapped."""
+    lines = [line for pid in pids for line in _maps(pid).splitlines()]
+    return {line.rpartition("/")[2] for line in lines if "/dev/shm/psm_" in line}
+
+
+def _maps(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/maps").read_text()
+    except OSError:
+        return ""
+
+
 def _command_line(pid: int) -> bytes:
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
