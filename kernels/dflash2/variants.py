@@ -96,11 +96,12 @@ class KernelVariant:
         return SOURCE_FOLDER / self.source
 
 
+# Chosen by the timing model; TUNING.md has what else was tried.
 PREFILL_TILES = (
-    PrefillTile(head_dim=64, query_tiles=2, keys=64, warps=4, blocks_per_sm=2, head_dim_quad_pairs=2),
+    PrefillTile(head_dim=64, query_tiles=1, keys=64, warps=8, blocks_per_sm=2, head_dim_quad_pairs=4),
     PrefillTile(head_dim=96, query_tiles=2, keys=32, warps=4, blocks_per_sm=2, head_dim_quad_pairs=2),
-    PrefillTile(head_dim=128, query_tiles=2, keys=32, warps=4, blocks_per_sm=2, head_dim_quad_pairs=2),
-    PrefillTile(head_dim=192, query_tiles=1, keys=32, warps=8, blocks_per_sm=1, head_dim_quad_pairs=4),
+    PrefillTile(head_dim=128, query_tiles=2, keys=32, warps=4, blocks_per_sm=2, head_dim_quad_pairs=4),
+    PrefillTile(head_dim=192, query_tiles=1, keys=64, warps=8, blocks_per_sm=1, head_dim_quad_pairs=4),
     PrefillTile(head_dim=256, query_tiles=1, keys=32, warps=8, blocks_per_sm=1, head_dim_quad_pairs=4),
 )
 # Two column tiles of head dim 192 or 256 do not fit the registers of a lane: their further query rows take more blocks.

@@ -87,9 +87,18 @@ struct KvWriteArguments {
   u32 head_stride_chunks;
 };
 
-// Chunk offset of token `token` in the cache, head 0.
+// Which entry of the block table holds the page of a token.
+DEVICE int page_of(const PagedCache& cache, int token) {
+  return __umulhi((u32)token, cache.page_magic) >> cache.page_shift;
+}
+
+// Chunk offset, head 0, of a token that lies in page number `page`.
+DEVICE u32 chunk_in_page(const PagedCache& cache, int page, int token) {
+  const int slot = token - page_of(cache, token) * cache.page_size;
+  return (u32)page * cache.page_stride_chunks + (u32)slot * cache.token_stride_chunks;
+}
+
+// Chunk offset of a token in the cache, head 0.
 DEVICE u32 token_chunk(const PagedCache& cache, const int* pages, int token) {
-  const int page = __umulhi((u32)token, cache.page_magic) >> cache.page_shift;
-  const int slot = token - page * cache.page_size;
-  return (u32)__ldg(pages + page) * cache.page_stride_chunks + (u32)slot * cache.token_stride_chunks;
+  return chunk_in_page(cache, __ldg(pages + page_of(cache, token)), token);
 }

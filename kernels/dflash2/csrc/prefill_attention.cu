@@ -17,7 +17,8 @@
 // so that K, Q and V are read from shared memory row by row, 16 bytes a lane, and P never leaves the registers: a lane
 // of the second product gets its P operand from a lane of the first by two shuffles (see probability_operand).
 // With four quad-pairs along the head dim no two lanes read the same V chunk: half the V reads of the 2 x 2 layout for
-// twice the shuffles, which is the better bargain from head dim 192 up, where shared memory is the busiest unit.
+// twice the shuffles. Shared memory being the busiest unit, that is the better bargain; 2 x 2 serves head dim 96, which
+// four quad-pairs of 16 do not divide.
 #include "arguments.cuh"
 
 struct Tile {
@@ -79,26 +80,36 @@ DEVICE int output_chunk(const LaneMap& lane, int dim_pair) {
   return dim_pair * 2 * Tile::dim_quad_pairs + 2 * (lane.quad_pair & (Tile::dim_quad_pairs - 1)) + lane.half;
 }
 
-// The rows of a K or V tile that this thread copies: chunk offsets in the cache.
-struct TileRows {
-  static constexpr u32 outside = 0xffffffffu;  // no such key, or one before every query's window: zero, never read
-  u32 offset[Tile::copies];
+// What a block copies of the cache: the keys of one sequence and KV head that any of its queries sees.
+struct KeySource {
+  PagedCache cache;
+  const int* pages;
+  u32 head_offset;  // chunks
+  int lowest, end;  // keys before every query's window, or that do not exist, are zero and never read
+
+  DEVICE int token(int first_key, int i) const { return first_key + (int)(threadIdx.x + i * Tile::threads) / Tile::chunks; }
+  DEVICE bool holds(int token) const { return token >= lowest && token < end; }
 };
 
-DEVICE void locate_rows(TileRows& rows, const PagedCache& cache, const int* pages, int first_row, int lowest, int end) {
+// Page numbers of the rows of a tile that this thread copies. They are fetched a tile ahead and used when they are needed:
+// an address computed at once would wait for the page number in front of the products.
+using RowPages = int[Tile::copies];
+
+DEVICE void fetch_pages(RowPages& pages, const KeySource& source, int first_key) {
 #pragma unroll
   for (int i = 0; i < Tile::copies; i++) {
-    const int index = threadIdx.x + i * Tile::threads, token = first_row + index / Tile::chunks;
-    const bool inside = token >= lowest && token < end;
-    rows.offset[i] = inside ? token_chunk(cache, pages, token) + index % Tile::chunks : TileRows::outside;
+    const int token = source.token(first_key, i);
+    if (source.holds(token)) pages[i] = __ldg(source.pages + page_of(source.cache, token));
   }
 }
 
-DEVICE void fetch_tile(uint4 (&staged)[Tile::copies], const half_bits* head, const TileRows& rows) {
+DEVICE void fetch_tile(uint4 (&staged)[Tile::copies], const half_bits* side, const KeySource& source,
+                       const RowPages& pages, int first_key) {
 #pragma unroll
   for (int i = 0; i < Tile::copies; i++) {
-    const u32 offset = rows.offset[i];
-    staged[i] = offset == TileRows::outside ? zero_chunk() : load_chunk_global(head + (u64)offset * kChunkHalves);
+    const int token = source.token(first_key, i), chunk = (threadIdx.x + i * Tile::threads) % Tile::chunks;
+    const u32 offset = source.head_offset + chunk_in_page(source.cache, pages[i], token) + chunk;
+    staged[i] = source.holds(token) ? load_chunk_global(side + (u64)offset * kChunkHalves) : zero_chunk();
   }
 }
 
@@ -328,9 +339,6 @@ extern "C" __global__ void __launch_bounds__(Tile::threads, BLOCKS_PER_SM) ENTRY
   const int first_query = (int)(gridDim.z - 1 - blockIdx.z) * Tile::block_rows;
   if (first_query >= seq.query_count) return;
 
-  const int* pages = args.cache.block_table + (u64)blockIdx.y * args.cache.block_table_stride;
-  const u64 head_offset = (u64)(head / args.group_size) * args.cache.head_stride_chunks * kChunkHalves;
-  const half_bits *keys = args.cache.keys + head_offset, *values = args.cache.values + head_offset;
   const int window = args.scoring.window > 0 ? args.scoring.window : 0x7fffffff;
   const bool has_queries = first_query + warp_row < seq.query_count;  // the warp's: it helps to copy in any case
   const int position = first_query + seq.shift;  // of the block's first query
@@ -338,10 +346,12 @@ extern "C" __global__ void __launch_bounds__(Tile::threads, BLOCKS_PER_SM) ENTRY
   const int first_block = lowest / Tile::keys;
   const int last_block = (min(first_query + Tile::block_rows, seq.query_count) - 1 + seq.shift) / Tile::keys;
 
-  TileRows rows;
+  const KeySource source = {args.cache, args.cache.block_table + (u64)blockIdx.y * args.cache.block_table_stride,
+                            head / args.group_size * args.cache.head_stride_chunks, lowest, seq.key_count};
+  RowPages pages;
   uint4 staged[Tile::copies];
-  locate_rows(rows, args.cache, pages, first_block * Tile::keys, lowest, seq.key_count);
-  fetch_tile(staged, keys, rows);
+  fetch_pages(pages, source, first_block * Tile::keys);
+  fetch_tile(staged, args.cache.keys, source, pages, first_block * Tile::keys);
   load_query_tile(query_tile, args, seq, first_query, head);
   store_tile<query_key_swizzle>(key_tile, staged);
 
@@ -367,8 +377,8 @@ extern "C" __global__ void __launch_bounds__(Tile::threads, BLOCKS_PER_SM) ENTRY
     const bool is_seen =
         has_queries && distance + Tile::warp_rows > 0 && distance - (Tile::keys - 1) < window;
     const bool is_last = block == last_block;
-    fetch_tile(staged, values, rows);
-    if (!is_last) locate_rows(rows, args.cache, pages, (block + 1) * Tile::keys, lowest, seq.key_count);
+    fetch_tile(staged, args.cache.values, source, pages, block * Tile::keys);
+    if (!is_last) fetch_pages(pages, source, (block + 1) * Tile::keys);
     Probabilities p;
     if (is_seen) {
       Scores score;
@@ -386,7 +396,7 @@ extern "C" __global__ void __launch_bounds__(Tile::threads, BLOCKS_PER_SM) ENTRY
     }
     store_tile<value_swizzle>(value_tile, staged);
     __syncthreads();  // V is complete; nobody reads K any more
-    if (!is_last) fetch_tile(staged, keys, rows);
+    if (!is_last) fetch_tile(staged, args.cache.keys, source, pages, (block + 1) * Tile::keys);
     if (is_seen) accumulate_output(output, p, value_tile, lane);
     if (!is_last) store_tile<query_key_swizzle>(key_tile, staged);
     __syncthreads();  // K is complete; nobody reads V any more
