@@ -12,7 +12,7 @@ import pytest
 
 from backend.log_segments import HEAD_BYTES, KEPT_SEGMENTS, SEGMENT_BYTES, segment_path, segment_starts
 from backend.process import find_marked, is_alive, send_signal
-from backend.run_folder import RunExit, RunFolder, RunOrder, RunProcess, make_temporary
+from backend.run_folder import RunExit, RunFolder, RunOrder, RunProcess, make_temporary, remove_temporary
 from backend.shared_memory import list_shared
 from tests.fakes.fake_specs import FAKE_ENGINE, ROUNDS, eventually_blocking, mapped_names
 
@@ -81,6 +81,7 @@ class Kept:
         if self.keeper is not None:
             self.keeper.kill()
             self.keeper.wait(timeout=10)
+            remove_temporary(self.folder.read_order().temporary)
 
 
 @pytest.fixture

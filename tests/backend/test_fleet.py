@@ -199,8 +199,8 @@ def panel(tmp_path: Path) -> Iterator[PanelProcess]:
 async def returned(folder: Path) -> AsyncIterator[Fleet]:
     """The next panel's fleet, engines adopted; everything is stopped at the end and nothing may be left."""
     fleet = Fleet(folder, timing=QUICK)
-    await fleet.adopt_all()
     try:
+        await fleet.adopt_all()
         yield fleet
     finally:
         await fleet.stop_all()
