@@ -11,7 +11,9 @@ from dflash2.variants import HEAD_DIMS, KV_WRITE, VARIANTS, DecodeTile, KernelFa
 V100_SMS = 80
 DECODE_MOST_TOKENS = 8  # query tokens a sequence that decode attention is meant for
 MOST_SPLITS = 64
-FEWEST_KEYS_A_SPLIT = 256
+FEWEST_KEYS_A_SPLIT = 96
+FEWEST_BUSY_SMS = 64
+MOST_IDLE_FACTOR = 1.05
 _MOST_QUERY_HEADS_A_GROUP = 64
 
 
@@ -87,13 +89,21 @@ def kv_write_variant() -> KernelVariant:
 
 
 def split_count(heads: HeadLayout, *, sequences: int, longest_query: int, longest_context: int) -> int:
-    """Splits that give every SM of a V100 a block, as far as the keys suffice.
+    """The fewest splits that keep a V100's memory busy to the end.
 
-    Depends only on bounds, so that a captured CUDA graph and its replays agree: pass the longest context that may come.
+    With few blocks that means nearly one an SM; with many, that the last round of blocks is not mostly empty. Depends
+    only on bounds, so that a captured CUDA graph and its replays agree: pass the longest context that may come.
     """
-    variant = decode_variant(heads.head_dim, longest_query * heads.group_size)
-    columns = _decode_columns(variant, heads.head_dim)
-    blocks = sequences * heads.kv_heads * math.ceil(longest_query * heads.group_size / columns)
-    for_every_sm = math.ceil(V100_SMS / blocks)
-    by_keys = max(1, longest_context // FEWEST_KEYS_A_SPLIT)
-    return min(for_every_sm, by_keys, MOST_SPLITS)
+    rows = longest_query * heads.group_size
+    columns = _decode_columns(decode_variant(heads.head_dim, rows), heads.head_dim)
+    blocks = sequences * heads.kv_heads * math.ceil(rows / columns)
+    most = max(1, min(MOST_SPLITS, longest_context // FEWEST_KEYS_A_SPLIT))
+    fewest = next((splits for splits in range(1, most + 1) if _keeps_sms_busy(blocks * splits)), most)
+    return min(most, max(fewest, V100_SMS // blocks))
+
+
+def _keeps_sms_busy(blocks: int) -> bool:
+    """True when all rounds of a block an SM are nearly full; four fifths of the SMs saturate the memory already."""
+    if blocks <= V100_SMS:
+        return blocks >= FEWEST_BUSY_SMS
+    return math.ceil(blocks / V100_SMS) * V100_SMS <= MOST_IDLE_FACTOR * blocks

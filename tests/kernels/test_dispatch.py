@@ -81,15 +81,31 @@ def test_shapes_of_real_models_are_served(page_size: int) -> None:
         assert why_unsupported(heads, page_size) is None
 
 
+def splits_of(heads: HeadLayout, sequences: int, context: int) -> int:
+    return split_count(heads, sequences=sequences, longest_query=1, longest_context=context)
+
+
 def test_one_sequence_is_split_until_every_sm_has_a_block() -> None:
-    splits = split_count(QWEN_27B, sequences=1, longest_query=1, longest_context=65536)
-    assert splits * QWEN_27B.kv_heads >= V100_SMS
-    assert (splits - 1) * QWEN_27B.kv_heads < V100_SMS
+    for heads in (QWEN_27B, HeadLayout(32, 8, 128)):
+        for context in (8192, 65536, 262144):
+            assert splits_of(heads, 1, context) * heads.kv_heads == V100_SMS
 
 
-def test_a_large_batch_and_a_short_context_are_not_split() -> None:
-    assert split_count(QWEN_27B, sequences=64, longest_query=1, longest_context=65536) == 1
-    assert split_count(QWEN_27B, sequences=1, longest_query=1, longest_context=200) == 1
+def test_no_batch_leaves_many_sms_idle_in_its_last_round() -> None:
+    for sequences in range(1, 257):
+        blocks = sequences * QWEN_27B.kv_heads * splits_of(QWEN_27B, sequences, 65536)
+        rounds = -(-blocks // V100_SMS)
+        assert blocks / (rounds * V100_SMS) >= 0.8, sequences
+
+
+def test_a_batch_that_fills_the_card_is_not_split() -> None:
+    assert splits_of(QWEN_27B, 16, 65536) == 1  # 64 blocks
+    assert splits_of(QWEN_27B, 200, 65536) == 1
+
+
+def test_a_short_context_is_not_cut_into_crumbs() -> None:
+    assert splits_of(QWEN_27B, 1, 90) == 1
+    assert splits_of(QWEN_27B, 1, 960) == 10
 
 
 def test_splits_are_bounded() -> None:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
+from dflash2.dispatch import HeadLayout, decode_variant, merge_variant, prefill_variant, split_count
 from dflash2.errors import Dflash2Error
 from dflash2.predict.cases import (
     AttentionShape,
@@ -16,14 +17,14 @@ from dflash2.predict.cases import (
     prefill_cost,
     prefill_seconds,
 )
+from dflash2.predict.forecast import CtaCost
 from dflash2.predict.machine import V100, V100_PESSIMISTIC, Machine
 from dflash2.predict.validation import run as run_validation
-from dflash2.variants import VARIANTS, DecodeTile, KernelFamily, KernelVariant, PrefillTile
+from dflash2.variants import HEAD_DIMS, KernelVariant
 
 LABEL = "predicted by the timing model for a V100 (80 SMs, 1530 MHz); nothing here was measured"
 PREFILL_TOKENS = (1024, 4096, 8192, 32768)
 DECODE_TOKENS = (8192, 65536)
-SPLIT_CANDIDATES = (5, 10, 20, 40, 60)
 # Heads of the models that count: Qwen3.x 27B at head dim 256, Llama- and Qwen-8B-like below.
 _HEADS = {256: (24, 4)}
 _DEFAULT_HEADS = (32, 8)
@@ -53,15 +54,13 @@ def run(arguments: argparse.Namespace) -> int:
     machines = {"pessimistic": V100_PESSIMISTIC.with_overrides(overrides)}
     if not arguments.pessimistic:
         machines = {"nominal": V100.with_overrides(overrides), **machines}
+    head_dims, page_size = arguments.head_dim, arguments.page_size
     rows: list[PredictedRow] = []
     if arguments.what in ("attention", "prefill"):
-        rows += predict_prefill_rows(
-            machines, arguments.head_dim, arguments.tokens or PREFILL_TOKENS, arguments.page_size
-        )
+        rows += predict_prefill_rows(machines, head_dims, arguments.tokens or PREFILL_TOKENS, page_size)
     if arguments.what in ("attention", "decode"):
-        rows += predict_decode_rows(
-            machines, arguments.head_dim, arguments.tokens or DECODE_TOKENS, arguments.page_size
-        )
+        tokens = arguments.tokens or DECODE_TOKENS
+        rows += predict_decode_rows(machines, head_dims, tokens, page_size, splits=arguments.splits)
     if arguments.json:
         print(json.dumps({"label": LABEL, "rows": [asdict(row) for row in rows]}, indent=1))
     else:
@@ -72,41 +71,76 @@ def run(arguments: argparse.Namespace) -> int:
 def predict_prefill_rows(
     machines: dict[str, Machine], head_dims: Sequence[int] | None, tokens: Iterable[int], page_size: int
 ) -> list[PredictedRow]:
-    """Causal prefill of one prompt, for every prefill variant of the chosen head dims."""
+    """Causal prefill of one prompt."""
     library, lengths, rows = KernelLibrary(), tuple(tokens), []
-    for variant in _chosen(KernelFamily.PREFILL, head_dims):
+    for head_dim in _chosen_head_dims(head_dims):
+        variant = prefill_variant(head_dim)
         for setting, machine in machines.items():
-            cost = prefill_cost(library, variant, _shape(variant, 1, 1, page_size), machine)
-            for length in lengths:
-                shape = _shape(variant, length, length, page_size)
-                seconds = prefill_seconds(cost, variant, shape)
-                rate = shape.causal_flop / seconds / 1e12
-                detail = f"{cost.slots} CTA/SM"
-                rows.append(_row("prefill", variant, length, setting, seconds, rate, "TFLOP/s", detail, cost.limits()))
+            cost = prefill_cost(library, variant, _shape(head_dim, 1, 1, page_size), machine)
+            rows += [_prefill_row(variant, cost, _shape(head_dim, n, n, page_size), setting) for n in lengths]
     return rows
+
+
+def _prefill_row(variant: KernelVariant, cost: CtaCost, shape: AttentionShape, setting: str) -> PredictedRow:
+    seconds = prefill_seconds(cost, variant, shape)
+    return PredictedRow(
+        op="prefill",
+        kernel=variant.name,
+        head_dim=shape.head_dim,
+        tokens=shape.query_tokens,
+        setting=setting,
+        microseconds=seconds * 1e6,
+        rate=shape.causal_flop / seconds / 1e12,
+        unit="TFLOP/s",
+        detail=f"{cost.slots} CTA/SM",
+        limits=cost.limits(),
+    )
 
 
 def predict_decode_rows(
-    machines: dict[str, Machine], head_dims: Sequence[int] | None, tokens: Iterable[int], page_size: int
+    machines: dict[str, Machine],
+    head_dims: Sequence[int] | None,
+    tokens: Iterable[int],
+    page_size: int,
+    splits: int | None = None,
 ) -> list[PredictedRow]:
-    """One decode step of one sequence, merge included, at the best number of splits."""
+    """One decode step of one sequence, merge included; `splits` None takes what the operators would."""
     library, lengths, rows = KernelLibrary(), tuple(tokens), []
-    merges = {variant.name: variant for variant in VARIANTS if variant.family is KernelFamily.MERGE}
-    for variant in _chosen(KernelFamily.DECODE, head_dims):
-        merge = merges[f"merge_splits_d{_head_dim(variant)}"]
+    for head_dim in _chosen_head_dims(head_dims):
         for setting, machine in machines.items():
             for length in lengths:
-                shape = _shape(variant, 1, length, page_size)
-                options = []
-                for splits in SPLIT_CANDIDATES:
-                    attend = predict_decode(library, variant, shape, splits, machine)
-                    combine = predict_merge(library, merge, shape, splits, machine)
-                    options.append((attend.seconds + combine.seconds, splits, attend, combine))
-                seconds, splits, attend, combine = min(options, key=lambda option: option[0])
-                detail = f"{splits} splits, {attend.slots} CTA/SM, merge {combine.seconds * 1e6:.1f} us of it"
-                rate = shape.kv_bytes / seconds / 1e9
-                rows.append(_row("decode", variant, length, setting, seconds, rate, "GB/s", detail, attend.limits()))
+                shape = _shape(head_dim, 1, length, page_size)
+                rows.append(_decode_row(library, shape, splits or _usual_splits(shape), setting, machine))
     return rows
+
+
+def _decode_row(
+    library: KernelLibrary, shape: AttentionShape, splits: int, setting: str, machine: Machine
+) -> PredictedRow:
+    variant = decode_variant(shape.head_dim, shape.group_size)
+    attend = predict_decode(library, variant, shape, splits, machine)
+    merge_s = 0.0
+    if splits > 1:
+        merge_s = predict_merge(library, merge_variant(shape.head_dim), shape, splits, machine).seconds
+    return PredictedRow(
+        op="decode",
+        kernel=variant.name,
+        head_dim=shape.head_dim,
+        tokens=shape.context_tokens,
+        setting=setting,
+        microseconds=(attend.seconds + merge_s) * 1e6,
+        rate=shape.kv_bytes / (attend.seconds + merge_s) / 1e9,
+        unit="GB/s",
+        detail=f"{splits} splits, {attend.slots} CTA/SM fit, merge {merge_s * 1e6:.1f} us of it",
+        limits=attend.limits(),
+    )
+
+
+def _usual_splits(shape: AttentionShape) -> int:
+    heads = HeadLayout(shape.query_heads, shape.kv_heads, shape.head_dim)
+    return split_count(
+        heads, sequences=shape.sequences, longest_query=shape.query_tokens, longest_context=shape.context_tokens
+    )
 
 
 def render(rows: Sequence[PredictedRow], *, show_limits: bool) -> str:
@@ -126,40 +160,16 @@ def render(rows: Sequence[PredictedRow], *, show_limits: bool) -> str:
     return "\n".join(lines)
 
 
-def _chosen(family: KernelFamily, head_dims: Sequence[int] | None) -> list[KernelVariant]:
-    variants = [variant for variant in VARIANTS if variant.family is family]
-    chosen = [variant for variant in variants if not head_dims or _head_dim(variant) in head_dims]
-    if not chosen:
-        known = sorted({_head_dim(variant) for variant in variants})
-        raise Dflash2Error(f"no {family} kernel has head dim {head_dims}", f"there are {known}")
-    return chosen
+def _chosen_head_dims(wanted: Sequence[int] | None) -> Sequence[int]:
+    for head_dim in wanted or ():
+        if head_dim not in HEAD_DIMS:
+            raise Dflash2Error(f"no kernel has head dim {head_dim}", f"there are {', '.join(map(str, HEAD_DIMS))}")
+    return wanted or HEAD_DIMS
 
 
-def _head_dim(variant: KernelVariant) -> int:
-    if not isinstance(variant.tile, PrefillTile | DecodeTile):
-        raise TypeError(f"{variant.name} has no tile")
-    return variant.tile.head_dim
-
-
-def _shape(variant: KernelVariant, query_tokens: int, context_tokens: int, page_size: int) -> AttentionShape:
-    head_dim = _head_dim(variant)
+def _shape(head_dim: int, query_tokens: int, context_tokens: int, page_size: int) -> AttentionShape:
     query_heads, kv_heads = _HEADS.get(head_dim, _DEFAULT_HEADS)
     return AttentionShape(query_heads, kv_heads, head_dim, query_tokens, context_tokens, page_size=page_size)
-
-
-def _row(
-    op: str,
-    variant: KernelVariant,
-    tokens: int,
-    setting: str,
-    seconds: float,
-    rate: float,
-    unit: str,
-    detail: str,
-    limits: str,
-) -> PredictedRow:
-    head_dim = _head_dim(variant)
-    return PredictedRow(op, variant.name, head_dim, tokens, setting, seconds * 1e6, rate, unit, detail, limits)
 
 
 def _parse_overrides(settings: Sequence[str]) -> dict[str, float]:
