@@ -64,7 +64,9 @@ class SharedMemoryWatch:
         if not new:
             return False
         ours = held_files(new, members())
-        others = held_files(new - ours, all_pids())
+        visible = set(all_pids())
+        strangers = visible - set(members())  # asked again: a member may be new, and may have mapped the file meanwhile
+        others = held_files(new - ours, strangers)
         self._ours |= ours
         self._others |= others
         self._looks = {file: self._looks.get(file, 0) + 1 for file in present - self._ours - self._others}

@@ -105,6 +105,25 @@ def test_a_file_of_a_process_outside_the_run_is_never_removed_even_after_its_dea
     assert path.exists()
 
 
+def test_a_member_that_maps_its_file_between_two_looks_at_it_is_not_taken_for_a_stranger(holders: Holders) -> None:
+    # seen with a real engine: 420 MB of its own were then left behind as another's
+    watch, started = begun(), time.time()
+    path = holders.path("psm_")
+    path.write_bytes(b"")
+    born: list[int] = []
+
+    def members() -> list[int]:
+        if born:
+            return born
+        born.append(holders.hold(path).pid)
+        return []
+
+    watch.look(members)
+    assert path.name not in {file.name for file in watch.others}
+    holders.kill(holders.processes[0])
+    assert path.name in sweep(watch.ours, watch.others, since=started - 1)
+
+
 def test_a_file_that_was_there_before_the_run_is_never_removed(holders: Holders) -> None:
     path = holders.path("sem.mp-")
     path.write_bytes(b"\0" * 32)
