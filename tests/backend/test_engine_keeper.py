@@ -76,11 +76,11 @@ class Kept:
         return ended
 
     def end(self) -> None:
+        """Kill the run and let its keeper clean up; what a killed keeper could not, we do."""
         for identity in find_marked(MARKER):
             send_signal(identity, signal.SIGKILL)
         if self.keeper is not None:
-            self.keeper.kill()
-            self.keeper.wait(timeout=10)
+            self.keeper.wait(timeout=30)
             remove_temporary(self.folder.read_order().temporary)
 
 

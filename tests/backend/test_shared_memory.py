@@ -190,7 +190,7 @@ def test_a_look_without_news_is_cheap_and_a_file_nobody_holds_is_not_looked_for_
     (tmp_path / "psm_unheld").write_bytes(b"")
     for _ in range(10):
         watch.look(members)
-    assert len(asked) == LOOKS
+    assert len(asked) == 2 * LOOKS, "members are asked before and after the strangers"
     assert sweep(watch.ours, watch.others, since=started - 1, folder=tmp_path) == ("psm_unheld",)
 
 
