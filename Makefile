@@ -1,5 +1,6 @@
 # make run     set up what is missing, then open the panel
 # make test    all tests at their short counts (what CI runs)
+# make status  what is installed
 # make prove   the same tests at full counts; writes tests/results/
 # make bench   what the panel costs: memory, CPU, delay of a first token
 
@@ -8,13 +9,16 @@ SETUP := $(PYTHON) backend/setup/bootstrap.py
 PANEL := .venv/bin/python
 export PYTHONUNBUFFERED = 1
 
-.PHONY: run setup test prove bench lint unit faults browser kernels dev
+.PHONY: run setup status test prove bench dev
 
 run:
 	$(SETUP) run $(SETUP_ARGS) -- $(ARGS)
 
 setup:
 	$(SETUP) prepare $(SETUP_ARGS)
+
+status:
+	$(SETUP) status
 
 dev:
 	$(SETUP) prepare --dev --yes $(SETUP_ARGS)

@@ -30,6 +30,8 @@ class ChatFeed:
     def redraw(self) -> None:
         """Send everything anew, as after a change of language."""
         self._ids = None
+        if self._changes is not None:
+            self._changes.notify()  # the loop may be waiting for the next word
 
     async def wait(self, timeout_s: float) -> None:
         """Until something of this conversation changed; engines that come and go change only the empty chat."""

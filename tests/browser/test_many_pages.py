@@ -68,6 +68,7 @@ def test_the_language_switches_live_and_keeps_what_was_typed(page: Page, panel: 
     expect(page.get_by_role("tab", name="对话")).to_be_visible()
     expect(page.locator("#vp-send")).to_have_text("发送")
     expect(page.locator("[data-chip] .vp-word")).to_have_text("就绪")
+    expect(page.locator("[data-chat]")).to_contain_text("请输入问题", timeout=3000)
     expect(page.locator("#vp-message textarea")).to_have_value("half a thought")
     page.reload()
     expect(page.get_by_role("tab", name="对话")).to_be_visible()
