@@ -106,7 +106,7 @@ def test_a_file_of_a_process_outside_the_run_is_never_removed_even_after_its_dea
 
 
 def test_a_member_that_maps_its_file_between_two_looks_at_it_is_not_taken_for_a_stranger(holders: Holders) -> None:
-    # seen with a real engine: 420 MB of its own were then left behind as another's
+    # it would be left behind for ever as a file of another engine
     watch, started = begun(), time.time()
     path = holders.path("psm_")
     path.write_bytes(b"")
