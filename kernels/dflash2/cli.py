@@ -7,8 +7,10 @@ import sys
 from collections.abc import Sequence
 
 from dflash2 import __version__
-from dflash2.errors import Dflash2Error
+from dflash2.errors import Dflash2Error, ToolMissing
 from dflash2.variants import KernelFamily
+
+PREDICT_HINT = "pip install 'dflash2[predict]'"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -90,8 +92,10 @@ def _add_predict(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def _run_predict(arguments: argparse.Namespace) -> int:
-    from dflash2.predict import report
-
+    try:
+        from dflash2.predict import report
+    except ModuleNotFoundError as err:
+        raise ToolMissing(f"the timing model needs more than dflash2 itself: {err}", PREDICT_HINT) from err
     return report.run(arguments)
 
 

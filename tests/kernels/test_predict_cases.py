@@ -9,7 +9,6 @@ from itertools import product
 import pytest
 from dflash2 import cli
 from dflash2.predict.cases import (
-    AttentionShape,
     KernelLibrary,
     _decode_launch,
     predict_decode,
@@ -23,6 +22,7 @@ from dflash2.predict.machine import V100, V100_PESSIMISTIC
 from dflash2.predict.memory import ADDRESS_BITS
 from dflash2.predict.report import PredictedRow, render
 from dflash2.predict.warp import WarpTrace
+from dflash2.shapes import AttentionShape
 from dflash2.variants import VARIANTS, KernelFamily, KernelVariant, PrefillTile
 
 QWEN_27B = AttentionShape(query_heads=24, kv_heads=4, head_dim=256, query_tokens=1, context_tokens=1000)

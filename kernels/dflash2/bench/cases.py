@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dflash2.dispatch import HeadLayout, split_count
-from dflash2.predict.cases import HALF_BYTES, AttentionShape
+from dflash2.shapes import HALF_BYTES, AttentionShape
 from dflash2.variants import KernelFamily
 
 # Peaks of a V100 SXM2: 80 SMs, 8 tensor cores each, 64 multiply-adds a cycle, at 1530 MHz; four stacks of HBM2.

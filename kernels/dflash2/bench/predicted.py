@@ -1,6 +1,8 @@
-"""The predicted column: each bench case on the timing model."""
+"""The predicted column: each bench case on the timing model (which needs the packages of dflash2[predict])."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from dflash2.bench.cases import BenchCase
 from dflash2.dispatch import decode_variant, kv_write_variant, merge_variant, prefill_variant
@@ -12,8 +14,15 @@ from dflash2.predict.cases import (
     prefill_cost,
     prefill_seconds,
 )
-from dflash2.predict.machine import Machine
+from dflash2.predict.machine import V100_PESSIMISTIC, Machine
 from dflash2.variants import KernelFamily
+
+
+def make_predictor(machine: Machine = V100_PESSIMISTIC) -> Callable[[BenchCase], float]:
+    """Seconds of a case by the timing model. Raises ToolMissing when NVRTC, nvdisasm or a C compiler is absent."""
+    library = KernelLibrary()
+    library.kernel(kv_write_variant())  # the smallest kernel: shows at once whether the tools are there
+    return lambda case: predicted_seconds(case, library, machine)
 
 
 def predicted_seconds(case: BenchCase, library: KernelLibrary, machine: Machine) -> float:

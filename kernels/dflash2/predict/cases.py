@@ -8,14 +8,15 @@ hit rate of 88.5 %), decode and the KV write stream them, and the merge finds in
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from dflash2 import launches
 from dflash2.build import compile_variant
-from dflash2.launches import CacheStrides, NewTokens, PagedCache, Partials, Queries, Scoring
+from dflash2.launches import NewTokens, Scoring
 from dflash2.nvrtc import Nvrtc
+from dflash2.predict.batch import Batch, large_buffers
 from dflash2.predict.emulation import Launch
 from dflash2.predict.forecast import (
     CtaCost,
@@ -30,14 +31,12 @@ from dflash2.predict.forecast import (
 from dflash2.predict.machine import Machine
 from dflash2.predict.memory import Buffer, DeviceMemory
 from dflash2.predict.warp import Dim3
+from dflash2.shapes import AttentionShape
 from dflash2.variants import KernelVariant, PrefillTile
 
 PREFILL_HBM_SHARE = 0.115
 L2_BYTES = 6 << 20
 _FLOAT_BYTES = 4
-HALF_BYTES = 2
-_LARGE = 1 << 34
-_CACHE_LIMIT_BYTES = 1 << 35  # a buffer's addresses end at 2^36; more pages than this repeat
 _EXTRAPOLATE_ABOVE_KEYS = 4096
 
 
@@ -55,47 +54,6 @@ class KernelLibrary:
             cubin = compile_variant(self._compiler, variant).cubin
             self._kernels[variant] = load_kernel(cubin, variant.entry_point)
         return self._kernels[variant]
-
-
-@dataclass(frozen=True)
-class AttentionShape:
-    """A batch of equal sequences: heads, and tokens of query and of context (the queries' own included)."""
-
-    query_heads: int
-    kv_heads: int
-    head_dim: int
-    query_tokens: int
-    context_tokens: int
-    sequences: int = 1
-    page_size: int = 16
-
-    @property
-    def group_size(self) -> int:
-        """Query heads a KV head."""
-        return self.query_heads // self.kv_heads
-
-    @property
-    def causal_flop(self) -> float:
-        """Floating-point operations of causal attention: two products over the visible keys."""
-        hidden = self.query_tokens * (self.query_tokens - 1) / 2
-        visible = self.query_tokens * self.context_tokens - hidden
-        return 4 * self.sequences * self.query_heads * self.head_dim * visible
-
-    @property
-    def pages_per_sequence(self) -> int:
-        """Pages that hold a sequence's context."""
-        return math.ceil(self.context_tokens / self.page_size)
-
-    @property
-    def cache_strides(self) -> CacheStrides:
-        """vLLM's layout: K and V of a page lie behind each other, a token's heads side by side."""
-        token = self.kv_heads * self.head_dim
-        return CacheStrides(page=2 * self.page_size * token, token=token, head=self.head_dim)
-
-    @property
-    def kv_bytes(self) -> int:
-        """Bytes of K and V in FP16."""
-        return 2 * self.sequences * self.context_tokens * self.kv_heads * self.head_dim * HALF_BYTES
 
 
 # ---- prefill
@@ -136,7 +94,7 @@ def _prefill_tile(variant: KernelVariant) -> PrefillTile:
 
 
 def _prefill_launch(variant: KernelVariant, shape: AttentionShape) -> Launch:
-    batch = _Batch(shape, kv_hbm_share=PREFILL_HBM_SHARE, query_hbm_share=1.0)
+    batch = Batch(shape, kv_hbm_share=PREFILL_HBM_SHARE, query_hbm_share=1.0)
     planned = launches.prefill_launch(variant, batch.queries, batch.cache, _scoring(shape))
     # One block of one head is emulated at a time: the grid ends at the heads.
     return _emulated(replace(planned, grid=(shape.query_heads, 1, 1)), batch.memory)
@@ -161,7 +119,7 @@ def predict_decode(
 
 
 def _decode_launch(variant: KernelVariant, shape: AttentionShape, splits: int) -> Launch:
-    batch = _Batch(shape, kv_hbm_share=1.0)
+    batch = Batch(shape, kv_hbm_share=1.0)
     partials = batch.partials(splits)
     return _emulated(
         launches.decode_launch(variant, batch.queries, batch.cache, _scoring(shape), partials), batch.memory
@@ -175,7 +133,7 @@ def predict_merge(
     rows = shape.sequences * shape.query_tokens * shape.query_heads
     partial_bytes = splits * rows * shape.head_dim * _FLOAT_BYTES
     spilled = max(0, partial_bytes - L2_BYTES) / partial_bytes  # the rest is where decode attention left it
-    batch = _Batch(shape, partial_hbm_share=spilled)
+    batch = Batch(shape, partial_hbm_share=spilled)
     planned = launches.merge_launch(variant, batch.queries, _scoring(shape), batch.partials(splits))
     launch = _emulated(planned, batch.memory)
     return predict_uniform(library.kernel(variant), lambda _: launch, Setting(machine))
@@ -189,7 +147,7 @@ def predict_kv_write(
 ) -> Forecast:
     """Time of storing the keys and values of `sequences` * `query_tokens` new tokens."""
     tokens = shape.sequences * shape.query_tokens
-    keys, values, key_cache, value_cache = _buffers(4, hbm_fraction=1)
+    keys, values, key_cache, value_cache = large_buffers(4, hbm_fraction=1)
     slots = Buffer(8 * tokens, np.arange(tokens, dtype=np.int64))
     memory = DeviceMemory([keys, values, key_cache, value_cache, slots])
     new = NewTokens(
@@ -207,77 +165,9 @@ def predict_kv_write(
     return predict_uniform(library.kernel(variant), lambda _: launch, Setting(machine))
 
 
-# ---- buffers
-
-
-class _Batch:
-    """A batch of equal sequences in device memory: queries, a paged cache whose pages lie in order, a workspace."""
-
-    def __init__(
-        self,
-        shape: AttentionShape,
-        *,
-        kv_hbm_share: float = 0.0,
-        query_hbm_share: float = 0.0,
-        partial_hbm_share: float = 0.0,
-    ) -> None:
-        query, output = _buffers(2, hbm_fraction=query_hbm_share)
-        keys, values = _buffers(2, hbm_fraction=kv_hbm_share)
-        self._partial, self._statistic = _buffers(2, hbm_fraction=partial_hbm_share)
-        table, starts, lengths = _block_table(shape), *_sequence_buffers(shape)
-        self.memory = DeviceMemory(
-            [query, output, keys, values, self._partial, self._statistic, table, starts, lengths]
-        )
-        address = self.memory.address_of
-        stride = shape.query_heads * shape.head_dim
-        self.queries = Queries(
-            query=address(query),
-            output=address(output),
-            query_start=address(starts),
-            kv_length=address(lengths),
-            query_token_stride=stride,
-            output_token_stride=stride,
-            tokens=shape.sequences * shape.query_tokens,
-            sequences=shape.sequences,
-            longest=shape.query_tokens,
-            query_heads=shape.query_heads,
-            kv_heads=shape.kv_heads,
-        )
-        self.cache = PagedCache(
-            keys=address(keys),
-            values=address(values),
-            block_table=address(table),
-            block_table_stride=shape.pages_per_sequence,
-            page_size=shape.page_size,
-            strides=shape.cache_strides,
-        )
-
-    def partials(self, splits: int) -> Partials:
-        """Workspace for that many splits."""
-        return Partials(self.memory.address_of(self._partial), self.memory.address_of(self._statistic), splits)
-
-
 def _emulated(planned: launches.Launch, memory: DeviceMemory) -> Launch:
     return Launch(planned.block, planned.grid, bytes(planned.arguments), memory)
 
 
 def _scoring(shape: AttentionShape) -> Scoring:
     return Scoring(scale=shape.head_dim**-0.5)
-
-
-def _buffers(count: int, hbm_fraction: float = 0.0) -> list[Buffer]:
-    return [Buffer(_LARGE, hbm_fraction=hbm_fraction) for _ in range(count)]
-
-
-def _block_table(shape: AttentionShape) -> Buffer:
-    """Pages in order; they repeat where a cache of that size would not fit a buffer's addresses."""
-    page_limit = _CACHE_LIMIT_BYTES // (shape.cache_strides.page * HALF_BYTES)
-    pages = np.arange(shape.sequences * shape.pages_per_sequence, dtype=np.int32) % page_limit
-    return Buffer(pages.nbytes, pages.astype(np.int32))
-
-
-def _sequence_buffers(shape: AttentionShape) -> tuple[Buffer, Buffer]:
-    """First query token of each sequence (and the end), and the context length of each."""
-    starts = np.arange(shape.sequences + 1, dtype=np.int32) * shape.query_tokens
-    lengths = np.full(shape.sequences, shape.context_tokens, np.int32)
-    return Buffer(starts.nbytes, starts.astype(np.int32)), Buffer(lengths.nbytes, lengths)

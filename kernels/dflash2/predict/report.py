@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass
 from dflash2.dispatch import HeadLayout, decode_variant, merge_variant, prefill_variant, split_count
 from dflash2.errors import Dflash2Error
 from dflash2.predict.cases import (
-    AttentionShape,
     KernelLibrary,
     predict_decode,
     predict_merge,
@@ -20,6 +19,7 @@ from dflash2.predict.cases import (
 from dflash2.predict.forecast import CtaCost
 from dflash2.predict.machine import V100, V100_PESSIMISTIC, Machine
 from dflash2.predict.validation import run as run_validation
+from dflash2.shapes import AttentionShape
 from dflash2.variants import HEAD_DIMS, KernelVariant
 
 LABEL = "predicted by the timing model for a V100 (80 SMs, 1530 MHz); nothing here was measured"
