@@ -22,7 +22,7 @@ from dflash2.arguments import (
     small_magic,
     word_magic,
 )
-from dflash2.variants import DecodeTile, KernelVariant, PrefillTile
+from dflash2.variants import DecodeTile, KernelVariant, MergeTile, PrefillTile
 
 Dim3 = tuple[int, int, int]
 ArgumentsT = TypeVar("ArgumentsT", bound=ctypes.Structure)
@@ -202,6 +202,9 @@ def decode_launch(
 
 def merge_launch(variant: KernelVariant, queries: Queries, score: Scoring, partials: Partials) -> Launch:
     """Joins the splits that decode_launch left in `partials` into the output."""
+    tile = variant.tile
+    if not isinstance(tile, MergeTile):
+        raise TypeError(f"{variant.name} is no merge kernel")
     arguments = _filled(
         MergeArguments,
         partial_output=partials.output,
@@ -212,7 +215,7 @@ def merge_launch(variant: KernelVariant, queries: Queries, score: Scoring, parti
         split_count=partials.splits,
         scale_log2=scoring(scale=score.scale, softcap=score.softcap).scale_log2,
     )
-    return Launch(variant, (queries.query_heads, queries.tokens, 1), arguments)
+    return Launch(variant, (queries.query_heads, queries.tokens, tile.blocks), arguments)
 
 
 @dataclass(frozen=True)

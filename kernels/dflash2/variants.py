@@ -60,6 +60,7 @@ class DecodeTile:
     column_tiles: int
     warps: int
     blocks_per_sm: int
+    exchange_rounds: int  # rounds in which the warps' outputs pass through shared memory
 
     @property
     def columns(self) -> int:
@@ -68,10 +69,24 @@ class DecodeTile:
 
     @property
     def shared_memory_bytes(self) -> int:
-        """Q tile in FP16; the warps' outputs of eight columns and their two statistics a column in FP32."""
+        """Q tile in FP16; the warps' outputs of eight columns, in rounds, and their two statistics a column in FP32."""
         query = self.columns * self.head_dim * HALF_BYTES
-        outputs = self.warps * 8 * -(-self.head_dim // 64) * 64 * 4
+        padded_dim = -(-self.head_dim // 64) * 64
+        outputs = self.warps * 8 * padded_dim * 4 // self.exchange_rounds
         return query + outputs + 2 * self.warps * self.columns * 4
+
+
+@dataclass(frozen=True)
+class MergeTile:
+    """Work of one merge block: `dims` head dims of a row, a thread each."""
+
+    head_dim: int
+    dims: int
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of a row."""
+        return self.head_dim // self.dims
 
 
 @dataclass(frozen=True)
@@ -88,7 +103,7 @@ class KernelVariant:
     defines: tuple[str, ...]
     threads: int
     shared_memory_bytes: int
-    tile: PrefillTile | DecodeTile | None = None
+    tile: PrefillTile | DecodeTile | MergeTile | None = None
 
     @property
     def source_path(self) -> Path:
@@ -106,11 +121,12 @@ PREFILL_TILES = (
 )
 # Two column tiles of head dim 192 or 256 do not fit the registers of a lane: their further query rows take more blocks.
 DECODE_TILES = tuple(
-    DecodeTile(head_dim=head_dim, column_tiles=column_tiles, warps=4, blocks_per_sm=1)
-    for head_dim in (64, 96, 128, 192, 256)
+    DecodeTile(head_dim, column_tiles, warps=4, blocks_per_sm=1, exchange_rounds=rounds)
+    for head_dim, rounds in ((64, 1), (96, 1), (128, 1), (192, 3), (256, 2))
     for column_tiles in (1, 2)
     if head_dim * column_tiles <= 256
 )
+MERGE_TILES = tuple(MergeTile(dim, dims) for dim, dims in ((64, 64), (96, 96), (128, 128), (192, 96), (256, 128)))
 HEAD_DIMS = tuple(tile.head_dim for tile in PREFILL_TILES)
 
 
@@ -138,16 +154,17 @@ def _decode(tile: DecodeTile) -> KernelVariant:
         f"COLUMN_TILES={tile.column_tiles}",
         f"WARPS={tile.warps}",
         f"BLOCKS_PER_SM={tile.blocks_per_sm}",
+        f"EXCHANGE_ROUNDS={tile.exchange_rounds}",
         f"SHARED_BYTES={tile.shared_memory_bytes}",
     )
     threads, shared = tile.warps * WARP_SIZE, tile.shared_memory_bytes
     return KernelVariant(name, KernelFamily.DECODE, "decode_attention.cu", name, defines, threads, shared, tile)
 
 
-def _merge(head_dim: int) -> KernelVariant:
-    name = f"merge_splits_d{head_dim}"
-    defines = (f"ENTRY_POINT={name}", f"HEAD_DIM={head_dim}")
-    return KernelVariant(name, KernelFamily.MERGE, "merge_splits.cu", name, defines, head_dim, 0)
+def _merge(tile: MergeTile) -> KernelVariant:
+    name = f"merge_splits_d{tile.head_dim}"
+    defines = (f"ENTRY_POINT={name}", f"HEAD_DIM={tile.head_dim}", f"DIMS={tile.dims}")
+    return KernelVariant(name, KernelFamily.MERGE, "merge_splits.cu", name, defines, tile.dims, 0, tile)
 
 
 KV_WRITE = KernelVariant(
@@ -156,6 +173,6 @@ KV_WRITE = KernelVariant(
 VARIANTS: tuple[KernelVariant, ...] = (
     *map(_prefill, PREFILL_TILES),
     *map(_decode, DECODE_TILES),
-    *map(_merge, HEAD_DIMS),
+    *map(_merge, MERGE_TILES),
     KV_WRITE,
 )

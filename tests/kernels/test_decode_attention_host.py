@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from dflash2.arguments import DecodeArguments, MergeArguments, small_magic, word_magic
-from dflash2.variants import DecodeTile
+from dflash2.variants import DecodeTile, MergeTile
 
 from .attention_problem import Problem, ProblemShape, make_problem
 from .host_kernels import HostKernel, address
@@ -33,8 +33,10 @@ def run_decode(kernel: HostKernel, merge: HostKernel, problem: Problem, splits: 
     column_blocks = -(-max(shape.queries) * group // tile.columns)
     kernel.run((column_blocks, splits, len(shape.queries) * shape.kv_heads), arguments, seed)
     if splits > 1:
-        numbers = (row, row_count, splits, score.scale_log2)
-        merge.run((shape.query_heads, problem.query.shape[0], 1), MergeArguments(*map(address, (partial, statistic, output)), *numbers))
+        pointers, numbers = map(address, (partial, statistic, output)), (row, row_count, splits, score.scale_log2)
+        assert isinstance(merge.variant.tile, MergeTile)
+        grid = (shape.query_heads, problem.query.shape[0], merge.variant.tile.blocks)
+        merge.run(grid, MergeArguments(*pointers, *numbers))
     return output.astype(np.float64)
 
 

@@ -98,7 +98,7 @@ DEVICE u32 chunk_in_page(const PagedCache& cache, int page, int token) {
   return (u32)page * cache.page_stride_chunks + (u32)slot * cache.token_stride_chunks;
 }
 
-// Chunk offset of a token in the cache, head 0.
-DEVICE u32 token_chunk(const PagedCache& cache, const int* pages, int token) {
-  return chunk_in_page(cache, __ldg(pages + page_of(cache, token)), token);
+// Chunk offset, head 0, of a token of the sequence whose block table starts at entry `table_row`.
+DEVICE u32 token_chunk(const PagedCache& cache, u32 table_row, int token) {
+  return chunk_in_page(cache, __ldg(cache.block_table + (table_row + page_of(cache, token))), token);
 }

@@ -14,9 +14,9 @@
 //   O^T = V^T P^T (col.row): quad-pairs along the head dim, so a 128-bit load a lane covers 4 keys x 64 dims
 //
 // K and V go from global memory straight to registers: there is nothing to share between warps. Memory is the limit, so
-// something is always being loaded: the next batch of K under the products of this one, V under the softmax, the next
-// tile's K under the last products; and a share is cut into equal tiles (26 + 26 keys, not 32 + 20), so that all warps
-// finish together.
+// something is always being loaded: the next batch of K under the products of this one, V under the last batch's and the
+// softmax, the next tile's K under the last V products; and what follows a share's first tile is cut into equal tiles
+// (26 + 26 keys, not 32 + 20), so that no warp is late.
 #include "arguments.cuh"
 
 struct Tile {
@@ -26,8 +26,10 @@ struct Tile {
   static constexpr int batch = chunks % 8 == 0 ? 8 : 4;       // K chunks a lane loads at once: one or half a cache line
   static constexpr int dim_pairs = (head_dim + 63) / 64;      // V chunks of a lane and key
   static constexpr int quads = dim_pairs * 4;                 // output elements / 4 of a lane and column tile
+  static constexpr int rounds = EXCHANGE_ROUNDS;              // the warps' outputs are exchanged in, to leave the L1 large
+  static constexpr int round_quads = quads / rounds;
   static constexpr int exchange_at = columns * head_dim * 2;  // bytes
-  static constexpr int statistics_at = exchange_at + warps * kWarpSize * quads * 16;
+  static constexpr int statistics_at = exchange_at + warps * kWarpSize * round_quads * 16;
 };
 constexpr int kFewestKeysAWarp = 16;
 static_assert(Tile::statistics_at + 2 * Tile::warps * Tile::columns * 4 == SHARED_BYTES, "tile of variants.py");
@@ -111,9 +113,10 @@ DEVICE void load_key_batch(uint4 (&k)[Tile::batch], const half_bits* key, int fi
 
 using KeyBatches = uint4[2][Tile::batch];  // the batch in use and the one being loaded
 
-// S^T for the key of each lane; k[0] holds the key's first batch of chunks.
+// S^T for the key of each lane; k[0] holds the key's first batch of chunks. `load_next` runs when no K is left to load.
+template <class LoadNext>
 DEVICE void multiply_scores(Scores& score, KeyBatches& k, const half_bits* key, const half_bits* query,
-                            const LaneMap& lane) {
+                            const LaneMap& lane, LoadNext load_next) {
 #pragma unroll
   for (int m = 0; m < Tile::column_tiles; m++)
 #pragma unroll
@@ -121,7 +124,10 @@ DEVICE void multiply_scores(Scores& score, KeyBatches& k, const half_bits* key, 
 #pragma unroll
   for (int batch = 0; batch < Tile::chunks / Tile::batch; batch++) {
     const int next = (batch + 1) * Tile::batch;
-    if (next < Tile::chunks) load_key_batch(k[(batch + 1) & 1], key, next);
+    if (next < Tile::chunks)
+      load_key_batch(k[(batch + 1) & 1], key, next);
+    else
+      load_next();
 #pragma unroll
     for (int c = 0; c < Tile::batch; c++)
 #pragma unroll
@@ -189,7 +195,9 @@ DEVICE void scale_output(float (&output)[Tile::dim_pairs * 2][8], float (&sum)[8
 // 4 * pair of the tile, whose cache offset is known to the lane that read that key's K row.
 using ValueStep = uint4[Tile::dim_pairs];
 constexpr int kValueSteps = Tile::keys / 4;
-constexpr int kValueDepth = Tile::column_tiles == 1 ? 4 : 2;  // steps whose V a lane keeps in flight
+constexpr int kValueDepth = Tile::column_tiles == 1 ? 4 : 2;   // steps whose V a lane keeps in flight
+constexpr int kEarlyValues = Tile::column_tiles == 1 ? 3 : 1;  // of them under the last K products
+constexpr int kNextKeysStep = 1;                               // under whose V products the next tile's K is fetched
 
 DEVICE void load_values(ValueStep& v, const half_bits* values, u32 key_offset, int step, const LaneMap& lane) {
   const int owner = (lane.odd + 2 * (step & 1)) | ((step >> 1) << 2) | (lane.pair << 4);
@@ -219,26 +227,23 @@ DEVICE void accumulate_step(Output& output, Softmax& softmax, const Probabilitie
   }
 }
 
-// A warp's way through its share of the split: equal tiles of at most 32 keys.
-struct TileWalk {
-  const int* pages;
-  int end, tile_keys;
-  u32 head_offset;
+// Where a warp finds its keys in the cache.
+struct KeySource {
+  u32 table_row, head_offset;  // entry of the block table, chunks
 
-  // Cache offset of the lane's key in the tile from `first`. Lanes without a key of their own repeat the last one: its
-  // score is masked, its V has weight zero.
-  DEVICE u32 locate(const PagedCache& cache, int first, const LaneMap& lane) const {
-    const int token = min(first + min(8 * lane.quad_pair + lane.feed, tile_keys - 1), end - 1);
-    return token_chunk(cache, pages, token) + head_offset;
+  // Cache offset of the lane's key of a tile. Lanes without a key of their own repeat the last one: its score is masked, its
+  // V has weight zero.
+  DEVICE u32 locate(const PagedCache& cache, KeyRange tile, const LaneMap& lane) const {
+    const int token = min(tile.begin + 8 * lane.quad_pair + lane.feed, tile.end - 1);
+    return token_chunk(cache, table_row, token) + head_offset;
   }
 };
 
-DEVICE TileWalk plan_walk(const DecodeArguments& args, const Columns& columns, KeyRange share) {
-  const int count = max(1, share.end - share.begin), tiles = (u32)(count + Tile::keys - 1) / Tile::keys;
-  const int unused = tiles * Tile::keys - count;  // unused / tiles < 32 by a quick float division; the half keeps it exact
-  const int tile_keys = Tile::keys - (int)((unused + 0.5f) * reciprocal_approx((float)tiles));
-  return {args.cache.block_table + (u64)columns.sequence * args.cache.block_table_stride, share.end, tile_keys,
-          columns.kv_head * args.cache.head_stride_chunks};
+// Size of the fewest equal tiles that hold `count` keys, 0 for none: 32 - floor(unused / tiles), by a quick float division
+// of small numbers that the half keeps exact.
+DEVICE int even_tile(int count) {
+  const int tiles = max(1u, (u32)(count + Tile::keys - 1) / Tile::keys), unused = tiles * Tile::keys - count;
+  return Tile::keys - (int)((unused + 0.5f) * reciprocal_approx((float)tiles));
 }
 
 DEVICE void mask_scores(float (&score)[8], int first, int end, const int (&position)[4], int window,
@@ -251,31 +256,38 @@ DEVICE void mask_scores(float (&score)[8], int first, int end, const int (&posit
   }
 }
 
-// Attends to the keys of `walk` from `first` on; `k[0]` and `offset` are of the first tile.
-DEVICE void attend(Output& output, Softmax& softmax, KeyBatches& k, u32 offset, int first, const TileWalk& walk,
-                   const DecodeArguments& args, const Columns& columns, const half_bits* query, const LaneMap& lane) {
-  const int window = args.scoring.window > 0 ? args.scoring.window : 0x7fffffff;
+// Attends to the keys of a share, from tile.begin to `end`. The first tile is as large as can be, so that its first loads,
+// `k[0]` at `offset`, could leave before the size of the others was known.
+DEVICE void attend(Output& output, Softmax& softmax, KeyBatches& k, u32 offset, KeyRange tile, int end,
+                   const KeySource& source, const DecodeArguments& args, const Columns& columns, const half_bits* query,
+                   const LaneMap& lane) {
+  const int window = args.scoring.window > 0 ? args.scoring.window : 0x7fffffff, tile_keys = even_tile(end - tile.end);
   int position[Tile::column_tiles][4];
 #pragma unroll
   for (int m = 0; m < Tile::column_tiles; m++)
 #pragma unroll
     for (int x = 0; x < 4; x++) position[m][x] = columns.position(8 * m + accumulator_column(lane, element_of(x)));
 
-  for (; first < walk.end; first += walk.tile_keys) {
-    const int next = first + walk.tile_keys;
-    const u32 next_offset = walk.locate(args.cache, next, lane);
+  while (tile.begin < tile.end) {
+    const KeyRange next = {tile.end, min(tile.end + tile_keys, end)};
+    const u32 next_offset = source.locate(args.cache, next, lane);
     Scores score;
-    multiply_scores(score, k, args.cache.keys + (u64)offset * kChunkHalves, query, lane);
     ValueStep v[kValueDepth];
+    auto load_first_values = [&] {
 #pragma unroll
-    for (int step = 0; step < kValueDepth; step++) load_values(v[step], args.cache.values, offset, step, lane);
+      for (int step = 0; step < kEarlyValues; step++) load_values(v[step], args.cache.values, offset, step, lane);
+    };
+    multiply_scores(score, k, args.cache.keys + (u64)offset * kChunkHalves, query, lane, load_first_values);
+#pragma unroll
+    for (int step = kEarlyValues; step < kValueDepth; step++)
+      load_values(v[step], args.cache.values, offset, step, lane);
     Probabilities p;
 #pragma unroll
     for (int m = 0; m < Tile::column_tiles; m++) {
       if (args.scoring.softcap_inner != 0.f)
 #pragma unroll
         for (int i = 0; i < 8; i++) score[m][i] = tanh_approx(score[m][i] * args.scoring.softcap_inner);
-      mask_scores(score[m], first, min(next, walk.end), position[m], window, lane);
+      mask_scores(score[m], tile.begin, tile.end, position[m], window, lane);
       float decay[4], factor[4];
       update_softmax(score[m], p[m], softmax.maximum[m], decay, args.scoring.scale_log2);
       move_to_output(factor, decay, lane);
@@ -286,9 +298,10 @@ DEVICE void attend(Output& output, Softmax& softmax, KeyBatches& k, u32 offset, 
       accumulate_step(output, softmax, p, v[step % kValueDepth], step, lane);
       if (step + kValueDepth < kValueSteps)
         load_values(v[step % kValueDepth], args.cache.values, offset, step + kValueDepth, lane);
-      if (step == kValueSteps - 1 - kValueDepth && next < walk.end)
+      if (step == kNextKeysStep && next.begin < next.end)
         load_key_batch(k[0], args.cache.keys + (u64)next_offset * kChunkHalves, 0);
     }
+    tile = next;
     offset = next_offset;
   }
 }
@@ -347,24 +360,26 @@ DEVICE void combine_statistics(BlockStatistics& all, const WarpStatistics& stati
 // A warp's outputs pass through shared memory as [warp][quad][lane], which no access of this exchange makes collide.
 // Quad q holds elements 4 * (q & 1) + 0..3 of tile q / 2: columns y, y + 1 at a dim, then the same columns at dim + 2, where
 // y = 4 * pair + 2 * (q & 1). Warp w then sums quads w, w + 4, ...: always the same two columns.
-DEVICE void publish_output(float4* exchange, const float (&output)[Tile::dim_pairs * 2][8], int warp) {
+constexpr int kQuadsAThread = Tile::quads / Tile::warps, kRoundQuadsAThread = kQuadsAThread / Tile::rounds;
+static_assert(Tile::warps == 4, "a warp sums one quad of every 64 head dims");
+static_assert(kQuadsAThread % Tile::rounds == 0, "rounds are equal");
+
+DEVICE void publish_output(float4* exchange, const float (&output)[Tile::dim_pairs * 2][8], int round, int warp) {
 #pragma unroll
-  for (int quad = 0; quad < Tile::quads; quad++) {
+  for (int q = 0; q < Tile::round_quads; q++) {
+    const int quad = round * Tile::round_quads + q;
     const float* o = &output[quad / 2][4 * (quad & 1)];
-    exchange[(warp * Tile::quads + quad) * kWarpSize + threadIdx.x % kWarpSize] = make_float4(o[0], o[1], o[2], o[3]);
+    exchange[(warp * Tile::round_quads + q) * kWarpSize + threadIdx.x % kWarpSize] = make_float4(o[0], o[1], o[2], o[3]);
   }
 }
 
-constexpr int kQuadsAThread = Tile::quads / Tile::warps;
-static_assert(Tile::warps == 4, "a warp sums one quad of every 64 head dims");
-
-DEVICE void add_warps(float4 (&total)[kQuadsAThread], const float4* exchange, const BlockStatistics& all) {
+DEVICE void add_warps(float4* total, const float4* exchange, const BlockStatistics& all) {
 #pragma unroll
-  for (int i = 0; i < kQuadsAThread; i++) {
+  for (int i = 0; i < kRoundQuadsAThread; i++) {
     total[i] = make_float4(0.f, 0.f, 0.f, 0.f);
 #pragma unroll
     for (int other = 0; other < Tile::warps; other++) {
-      const float4 o = exchange[(other * Tile::quads + i * Tile::warps) * kWarpSize + threadIdx.x];
+      const float4 o = exchange[(other * Tile::round_quads + i * Tile::warps) * kWarpSize + threadIdx.x];
       total[i].x += all.factor[other].x * o.x;
       total[i].y += all.factor[other].y * o.y;
       total[i].z += all.factor[other].x * o.z;
@@ -381,14 +396,22 @@ DEVICE float4 four_dims(const float4& total, const LaneMap& lane) {
   return lane.odd ? make_float4(first, total.y, second, total.w) : make_float4(total.x, first, total.z, second);
 }
 
-// Writes one column tile of the block's result: the output, or the split's part of it with its statistics.
-DEVICE void store_result(const float4 (&total)[kQuadsAThread], const BlockStatistics& all, const DecodeArguments& args,
-                         const Columns& columns, int column, int warp, const LaneMap& lane) {
+// Writes the split's statistics of one column: one lane of the two warps that sum it.
+DEVICE void store_statistic(const BlockStatistics& all, const DecodeArguments& args, const Columns& columns, int column,
+                            int warp, const LaneMap& lane) {
+  if (warp >= 2 || lane.quad_pair + lane.half > 0 || !columns.exists(column)) return;
+  const float maximum = lane.odd ? all.maximum.y : all.maximum.x, sum = lane.odd ? all.sum.y : all.sum.x;
+  const u32 row = blockIdx.y * args.row_count + columns.row(column);
+  reinterpret_cast<float2*>(args.partial_statistic)[row] = make_float2(maximum, sum);
+}
+
+// Writes one column tile of the block's outputs: normalised, or the split's part of them.
+DEVICE void store_outputs(const float4 (&total)[kQuadsAThread], const BlockStatistics& all, const DecodeArguments& args,
+                          const Columns& columns, int column, int warp, const LaneMap& lane) {
   float4 o[kQuadsAThread];
 #pragma unroll
   for (int i = 0; i < kQuadsAThread; i++) o[i] = four_dims(total[i], lane);
   if (!columns.exists(column)) return;
-  const float maximum = lane.odd ? all.maximum.y : all.maximum.x, sum = lane.odd ? all.sum.y : all.sum.x;
   // Quad warp + 4 * i holds dims 64 * i + lane_dim + 0..3; head dim 96 ends half-way through its second.
   const int lane_dim = 16 * lane.quad_pair + 8 * lane.half + 4 * (warp / 2);
   const bool has_last = Tile::head_dim % 64 == 0 || 64 * (kQuadsAThread - 1) + lane_dim < Tile::head_dim;
@@ -398,12 +421,10 @@ DEVICE void store_result(const float4 (&total)[kQuadsAThread], const BlockStatis
 #pragma unroll
     for (int i = 0; i < kQuadsAThread; i++)
       if (i + 1 < kQuadsAThread || has_last) store_float4(partial + 64 * i, o[i]);
-    if (warp < 2 && lane.quad_pair + lane.half == 0)  // one lane a column
-      reinterpret_cast<float2*>(args.partial_statistic)[row] = make_float2(maximum, sum);
   } else {
     const u64 token = columns.first_query + columns.token(column);
     half_bits* output = args.output + token * args.output_token_stride + columns.head(column) * Tile::head_dim + lane_dim;
-    const float inverse = sum > 0.f ? reciprocal_approx(sum) : 0.f;
+    const float sum = lane.odd ? all.sum.y : all.sum.x, inverse = sum > 0.f ? reciprocal_approx(sum) : 0.f;
 #pragma unroll
     for (int i = 0; i < kQuadsAThread; i++)
       if (i + 1 < kQuadsAThread || has_last) *reinterpret_cast<uint2*>(output + 64 * i) = pack_four(o[i], inverse);
@@ -433,11 +454,13 @@ extern "C" __global__ void __launch_bounds__(Tile::threads, BLOCKS_PER_SM) ENTRY
   const int window = args.scoring.window > 0 ? args.scoring.window : 0x7fffffff;
   const Columns columns = load_columns(args);
   const KeyRange visible = visible_range(columns, window), share = warp_share(visible, split, warp, args);
-  const TileWalk walk = plan_walk(args, columns, share);
+  const KeySource source = {(u32)columns.sequence * args.cache.block_table_stride,
+                            columns.kv_head * args.cache.head_stride_chunks};
+  const KeyRange first_tile = {share.begin, min(share.begin + Tile::keys, share.end)};
   KeyBatches k;
   u32 offset = 0;
   if (share.begin < share.end) {  // the first keys are on their way before anything else is done
-    offset = walk.locate(args.cache, share.begin, lane);
+    offset = source.locate(args.cache, first_tile, lane);
     load_key_batch(k[0], args.cache.keys + (u64)offset * kChunkHalves, 0);
   }
   if (!columns.exists(0)) return;
@@ -452,20 +475,24 @@ extern "C" __global__ void __launch_bounds__(Tile::threads, BLOCKS_PER_SM) ENTRY
   Softmax softmax;
   clear(output, softmax);
   __syncthreads();
-  attend(output, softmax, k, offset, share.begin, walk, args, columns, query, lane);
+  attend(output, softmax, k, offset, first_tile, share.end, source, args, columns, query, lane);
 
   publish_statistics(statistics, softmax, warp, lane);
   float4* exchange = reinterpret_cast<float4*>(shared + Tile::exchange_at);
 #pragma unroll
   for (int m = 0; m < Tile::column_tiles; m++) {
-    if (m > 0) __syncthreads();  // the outputs of the column tile before have been read
-    publish_output(exchange, output[m], warp);
-    __syncthreads();
-    BlockStatistics all;
     const int column = 8 * m + output_column(lane, 0) + 2 * (warp & 1);
-    combine_statistics(all, statistics, column, args.scoring.scale_log2);
+    BlockStatistics all;
     float4 total[kQuadsAThread];
-    add_warps(total, exchange, all);
-    store_result(total, all, args, columns, column + lane.odd, warp, lane);
+#pragma unroll
+    for (int round = 0; round < Tile::rounds; round++) {
+      if (m + round > 0) __syncthreads();  // the outputs of the round before have been read
+      publish_output(exchange, output[m], round, warp);
+      __syncthreads();
+      if (round == 0) combine_statistics(all, statistics, column, args.scoring.scale_log2);
+      if (round == 0 && args.split_count > 1) store_statistic(all, args, columns, column + lane.odd, warp, lane);
+      add_warps(total + round * kRoundQuadsAThread, exchange, all);
+    }
+    store_outputs(total, all, args, columns, column + lane.odd, warp, lane);
   }
 }

@@ -4,15 +4,15 @@
 //
 // row = token * query_heads + head. A split that saw no key has max_s = -inf and an output that was never written.
 //
-// Launch: grid (query_heads, tokens), HEAD_DIM threads, no shared memory. A row is all latency. So a warp takes 32 head dims,
-// four a lane, and deals the splits to kGroups groups of eight lanes; a thread issues its loads of kInFlight splits before
-// it needs one, and the groups meet by shuffles, with no barrier.
+// Launch: grid (query_heads, tokens, HEAD_DIM / DIMS), DIMS threads, no shared memory. A row is all latency. So a warp takes
+// 32 head dims, four a lane, and deals the splits to kGroups groups of eight lanes; a thread issues its loads of kInFlight
+// splits before it needs one, and the groups meet by shuffles, with no barrier.
 #include "arguments.cuh"
 
 constexpr int kRow = HEAD_DIM / 4;  // float4s of a row
 constexpr int kGroups = 4, kGroupLanes = kWarpSize / kGroups;
 constexpr int kInFlight = 5;  // 4 groups x 5 splits: one round for the usual 20 splits
-static_assert(HEAD_DIM % 32 == 0, "a warp takes 32 head dims");
+static_assert(DIMS % 32 == 0 && HEAD_DIM % DIMS == 0, "a warp takes 32 head dims, and blocks are equal");
 
 template <class Combine>
 DEVICE float reduce_over_groups(float value, Combine combine) {
@@ -73,10 +73,10 @@ DEVICE void add_round(Total& total, const Round& round, float scale_log2) {
   }
 }
 
-extern "C" __global__ void __launch_bounds__(HEAD_DIM, 1) ENTRY_POINT(MergeArguments args) {
+extern "C" __global__ void __launch_bounds__(DIMS, 1) ENTRY_POINT(MergeArguments args) {
   const u32 row = blockIdx.y * gridDim.x + blockIdx.x;
   const int group = threadIdx.x % kWarpSize / kGroupLanes;
-  const u32 lane = threadIdx.x / kWarpSize * kGroupLanes + threadIdx.x % kGroupLanes;  // which float4 of the row
+  const u32 lane = (blockIdx.z * DIMS + threadIdx.x / kWarpSize * kWarpSize) / 4 + threadIdx.x % kGroupLanes;  // float4
   Total total = {make_float4(0.f, 0.f, 0.f, 0.f), minus_infinity(), 0.f};
   for (int first = 0; first < args.split_count; first += kGroups * kInFlight) {
     Round round;
