@@ -211,11 +211,16 @@ def probe_product() -> list[Check]:
         error = _solve_on_card(driver, devices[0].index)
     except Dflash2Error as err:
         return [Check("product", Verdict.FAILED, err.message, err.hint)]
-    detail = f"attention of {tiny_attention.TOKENS} tokens on {devices[0].name}: largest error {error:.1e}"
+    return [judge_product(error, devices[0].name)]
+
+
+def judge_product(error: float, card: str) -> Check:
+    """The finding for the largest error of the tiny attention on a card."""
+    detail = f"attention of {tiny_attention.TOKENS} tokens on {card}: largest error {error:.1e}"
     if error > tiny_attention.TOLERANCE:
         hint = "the kernels give wrong answers here: do not use them, and report this output"
-        return [Check("product", Verdict.FAILED, detail, hint)]
-    return [Check("product", Verdict.OK, detail)]
+        return Check("product", Verdict.FAILED, detail, hint)
+    return Check("product", Verdict.OK, detail)
 
 
 def _solve_on_card(driver: Driver, index: int) -> float:

@@ -11,7 +11,7 @@ import hashlib
 import os
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -85,17 +85,18 @@ class ImageSource:
 
     def _compiled(self, compiler: Nvrtc, variant: KernelVariant, kind: ImageKind) -> KernelImage:
         folder = self._cache or cache_folder()
-        path = folder / f"{variant.name}-{_digest(variant, compiler.version())}.{kind}"
+        sources = (variant.source_path, *sorted(SOURCE_FOLDER.glob("*.cuh")))
+        path = folder / f"{variant.name}-{image_digest(variant, compiler.version(), sources)}.{kind}"
         if not path.exists():
             image = compile_variant(compiler, variant)
             _write_whole(path, image.cubin if kind is ImageKind.CUBIN else image.ptx)
         return KernelImage(kind, path.read_bytes(), str(path))
 
 
-def _digest(variant: KernelVariant, compiler_version: tuple[int, int]) -> str:
+def image_digest(variant: KernelVariant, compiler_version: tuple[int, int], sources: Sequence[Path]) -> str:
     """Changes with anything that can change the image: the source and all headers, the defines, the compiler."""
-    digest = hashlib.sha256(repr((variant.source, variant.defines, compiler_version)).encode())
-    for path in (variant.source_path, *sorted(SOURCE_FOLDER.glob("*.cuh"))):
+    digest = hashlib.sha256(repr((variant.entry_point, variant.defines, compiler_version)).encode())
+    for path in sources:
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:16]
 

@@ -9,6 +9,7 @@ import pytest
 from dflash2 import compile_gate
 from dflash2.compile_gate import CompiledKernel, broken_rules, check, hot_loop, read_table, write_table
 from dflash2.nvrtc import Nvrtc
+from dflash2.predict.cubin import read_resources
 from dflash2.predict.disassembly import disassemble, parse_function
 
 SOUND = CompiledKernel(
@@ -91,6 +92,21 @@ def test_a_spilling_loop_is_found_in_real_machine_code() -> None:
     cubin = Nvrtc().compile(source, name="spilling.cu").cubin
     loop = hot_loop(parse_function(disassemble(cubin), "spilling"))
     assert sum(instruction.opcode in ("LDL", "STL") for instruction in loop) > 10
+
+
+def test_each_kernel_of_a_cubin_has_its_own_stack() -> None:
+    source = """
+    extern "C" __global__ void indexed(int* out, int at) {
+      int kept[32];
+      for (int i = 0; i < 32; i++) kept[i] = out[i];
+      for (int i = 0; i < 100; i++) kept[(at * i) & 31] += kept[(at + i) & 31];
+      out[0] = kept[at & 31];
+    }
+    extern "C" __global__ void plain(int* out) { out[threadIdx.x] = 1; }
+    """
+    cubin = Nvrtc().compile(source, name="stacks.cu").cubin
+    assert read_resources(cubin, "indexed").stack_bytes == 128
+    assert read_resources(cubin, "plain").stack_bytes == 0
 
 
 def test_straight_line_code_has_no_hot_loop() -> None:

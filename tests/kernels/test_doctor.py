@@ -73,6 +73,11 @@ def test_a_card_that_computes_nothing_fails_the_product(driver_folder: Path, war
     assert "wrong answers" in checks["product"].hint
 
 
+def test_an_error_above_the_kernels_own_tolerance_fails_the_product() -> None:
+    assert doctor.judge_product(1.9e-3, "card").verdict is Verdict.OK
+    assert doctor.judge_product(2.1e-3, "card").verdict is Verdict.FAILED
+
+
 def test_another_card_is_marked_as_no_v100(driver_folder: Path, tmp_path: Path) -> None:
     _, checks = run_doctor(tmp_path, LD_LIBRARY_PATH=str(driver_folder), FAKE_CUDA_CAPABILITY="90")
     assert checks["card"].verdict is Verdict.WARNING

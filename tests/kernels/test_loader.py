@@ -9,7 +9,7 @@ import pytest
 from dflash2.build import build_images, cubin_path
 from dflash2.driver import Device, Driver
 from dflash2.errors import DriverFailed, ImageUnusable, ToolMissing
-from dflash2.loader import ImageKind, ImageSource, KernelLoader, image_kind
+from dflash2.loader import ImageKind, ImageSource, KernelLoader, image_digest, image_kind
 from dflash2.nvrtc import Nvrtc
 from dflash2.variants import KV_WRITE
 
@@ -74,6 +74,20 @@ def test_without_images_nvrtc_compiles_once_into_the_cache(tmp_path: Path) -> No
     assert (
         source.find(replace(KV_WRITE, defines=(*KV_WRITE.defines, "OTHER=1")), ImageKind.CUBIN).origin != image.origin
     )
+
+
+def test_a_changed_source_header_define_or_compiler_needs_another_image(tmp_path: Path) -> None:
+    source, header = tmp_path / "kernel.cu", tmp_path / "header.cuh"
+    source.write_text("source")
+    header.write_text("header")
+    digests = [image_digest(KV_WRITE, (12, 9), (source, header))]
+    digests.append(image_digest(KV_WRITE, (12, 8), (source, header)))
+    digests.append(image_digest(replace(KV_WRITE, defines=("OTHER",)), (12, 9), (source, header)))
+    header.write_text("changed")
+    digests.append(image_digest(KV_WRITE, (12, 9), (source, header)))
+    source.write_text("changed")
+    digests.append(image_digest(KV_WRITE, (12, 9), (source, header)))
+    assert len(set(digests)) == 5
 
 
 def test_without_images_and_compiler_the_error_says_what_to_install(tmp_path: Path) -> None:

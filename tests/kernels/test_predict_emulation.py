@@ -20,6 +20,15 @@ extern "C" __global__ void counted_loop(const int* length, float* out) {
 extern "C" __global__ void triangular_loop(float* out) {
 #pragma unroll 1
   for (int i = 0; i <= threadIdx.x; i++) out[i * 32 + threadIdx.x] = i;
+  __syncwarp();
+  out[2048 + threadIdx.x] = 1.f;
+}
+extern "C" __global__ void early_exit(float* out, int limit) {
+  if (threadIdx.x >= limit) return;
+#pragma unroll 1
+  for (int i = 0; i <= threadIdx.x; i++) out[i * 32 + threadIdx.x] = i;
+  __syncwarp();
+  out[2048 + threadIdx.x] = 1.f;
 }
 extern "C" __global__ void divided(float* out, int divisor, int stride) {
   out[(int)(threadIdx.x / divisor) * stride] = 1.f;
@@ -71,8 +80,17 @@ def test_a_loop_bound_in_memory_decides_the_trips(cubin: bytes, trips: int) -> N
 def test_lanes_that_leave_a_loop_early_wait_for_the_others(cubin: bytes) -> None:
     out = Buffer(1 << 20)
     _, memory, (trace,) = run(cubin, "triangular_loop", [out])
-    expected = [i * 4 + sector for i in range(32) for sector in range(i // 8, 4)]
-    assert sorted(sectors_of(trace, memory, out)) == expected
+    touched = sectors_of(trace, memory, out)
+    assert sorted(touched[:-4]) == [i * 4 + sector for i in range(32) for sector in range(i // 8, 4)]
+    assert touched[-4:] == [256, 257, 258, 259]  # one store of the whole warp: it has converged
+
+
+def test_lanes_that_have_ended_are_not_waited_for(cubin: bytes) -> None:
+    out = Buffer(1 << 20)
+    _, memory, (trace,) = run(cubin, "early_exit", [out, np.int32(10)])
+    touched = sectors_of(trace, memory, out)
+    assert sorted(touched[:-2]) == [i * 4 + sector for i in range(10) for sector in range(i // 8, 2)]
+    assert touched[-2:] == [256, 257]
 
 
 @pytest.mark.parametrize("divisor", [1, 3, 7, 10, 31])

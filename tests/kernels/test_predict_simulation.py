@@ -96,7 +96,14 @@ def test_a_barrier_that_never_fills_is_an_error_not_a_hang(monkeypatch: pytest.M
 
 @pytest.mark.parametrize(
     ("registers", "threads", "shared", "ctas"),
-    [(255, 256, 98304, 1), (128, 256, 0, 2), (168, 128, 16384, 3), (32, 64, 0, 32), (64, 128, 33000, 2)],
+    [
+        (255, 256, 98304, 1),
+        (128, 256, 0, 2),
+        (168, 128, 16384, 3),
+        (32, 64, 0, 32),
+        (64, 128, 33000, 2),
+        (96, 96, 0, 6),
+    ],
 )
 def test_occupancy_follows_registers_threads_and_shared_memory(
     registers: int, threads: int, shared: int, ctas: int

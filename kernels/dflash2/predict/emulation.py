@@ -269,8 +269,7 @@ class _WarpRun:
             expected = self._joining.get(name, waiting) & self._warp.alive
             if not (expected & ~waiting).any():
                 del self._arrived[name]
-                if (waiting & self._warp.alive).any():
-                    self._park(at + 1, waiting & self._warp.alive)
+                self._park(at + 1, waiting)
 
     def _record_barrier(self, instruction: Instruction) -> None:
         operands = [read(self._warp) for read in self._code.barriers[instruction.index]]
