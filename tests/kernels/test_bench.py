@@ -39,6 +39,11 @@ def test_kv_write_reads_and_writes_each_new_key_and_value() -> None:
     assert case.moved_bytes == 2 * (2 * 10 * 4 * 256 * 2)
 
 
+def test_the_merge_has_to_read_every_split() -> None:
+    case = BenchCase(KernelFamily.MERGE, "model", DECODE_8K, splits=20)
+    assert case.moved_bytes == 20 * 24 * (256 + 2) * 4 + 24 * 256 * 2
+
+
 def test_every_op_is_benched_and_no_prediction_beats_the_roofline(predictor: Predictor) -> None:
     cases = all_cases()
     assert {case.op for case in cases} == set(KernelFamily)

@@ -70,7 +70,7 @@ def test_prefill_planned_from_tensors_computes_attention(host_kernel: HostKernel
 
 @pytest.mark.parametrize("splits", [1, 3])
 def test_decode_planned_from_tensors_computes_attention(host_kernel: HostKernels, splits: int) -> None:
-    shape = ProblemShape(head_dim=64, queries=(1, 1, 1), keys=(301, 40, 700), query_heads=6, kv_heads=1)
+    shape = ProblemShape(head_dim=64, queries=(1, 1, 1), keys=(301, 40, 700), query_heads=9, kv_heads=3)
     problem = make_problem(shape)
     t = Tensors(problem)
     queries = queries_of(t.query, t.output, t.query_start, t.kv_length, longest=t.longest, kv_heads=t.kv_heads)
