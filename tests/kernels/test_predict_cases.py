@@ -47,11 +47,9 @@ def traces_of(kernel: Kernel, launch: Launch) -> list[WarpTrace]:
 def test_decode_reads_every_key_and_value_once(library: KernelLibrary) -> None:
     chosen, splits = variant(KernelFamily.DECODE, 256), 3
     launch = _decode_launch(chosen, QWEN_27B, splits)
-    keys_and_values = [
-        (argument + 1) << ADDRESS_BITS >> ADDRESS_BITS
-        for argument, buffer in enumerate(launch.memory.buffers)
-        if buffer.hbm_fraction == 1
-    ]
+    keys_and_values = {
+        launch.memory.address_of(buffer) >> ADDRESS_BITS for buffer in launch.memory.buffers if buffer.hbm_fraction == 1
+    }
     touched = [
         sector
         for trace in traces_of(library.kernel(chosen), launch)

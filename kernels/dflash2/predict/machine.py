@@ -2,7 +2,7 @@
 
 published  from microbenchmarks in the literature
 fitted     set so that one published figure comes out (the validation rows marked fitted)
-chosen     picked after seeing all validation rows; the sensitivity table of kernels/README.md says what each is worth
+chosen     picked after seeing all validation rows; kernels/README.md says what the choices are worth
 guessed    plausible, with low sensitivity
 """
 
