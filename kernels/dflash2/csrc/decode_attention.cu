@@ -1,12 +1,13 @@
 // Causal attention of 1 to 8 query tokens a sequence over a paged KV cache, for sm_70, split along the keys.
 //
-// Same formula as prefill_attention.cu. A block takes one split of the keys, one KV head and 8 * COLUMN_TILES query rows
+// Same formula as prefill_attention.cu. A block takes one split of the keys, one KV head and 8 * COLUMN_TILES query
+// rows
 // ("columns": token * group_size + head of the group, they become the columns of the products) and reads every key and
 // value of its split once. With several splits it writes partial results for merge_splits.cu, else the output itself.
 //
 // Launch: grid (ceil(columns / block columns), splits, sequences * KV heads), 32 * WARPS threads, SHARED_BYTES dynamic
-// shared memory: Q tile [columns][head_dim] FP16 swizzled, then the warps' outputs and statistics in FP32. Blocks that read
-// the same keys follow each other, so that the later ones find them in the L2 cache.
+// shared memory: Q tile [columns][head_dim] FP16 swizzled, then the warps' outputs and statistics in FP32. Blocks that
+// read the same keys follow each other, so that the later ones find them in the L2 cache.
 //
 // A warp walks its own share of the keys in tiles of up to 32:
 //
@@ -14,84 +15,10 @@
 //   O^T = V^T P^T (col.row): quad-pairs along the head dim, so a 128-bit load a lane covers 4 keys x 64 dims
 //
 // K and V go from global memory straight to registers: there is nothing to share between warps. Memory is the limit, so
-// something is always being loaded: the next batch of K under the products of this one, V under the last batch's and the
-// softmax, the next tile's K under the last V products; and what follows a share's first tile is cut into equal tiles
-// (26 + 26 keys, not 32 + 20), so that no warp is late.
-#include "arguments.cuh"
-
-struct Tile {
-  static constexpr int head_dim = HEAD_DIM, column_tiles = COLUMN_TILES, warps = WARPS;
-  static constexpr int threads = 32 * warps, columns = 8 * column_tiles, keys = 32;
-  static constexpr int chunks = head_dim / kChunkHalves;
-  static constexpr int batch = chunks % 8 == 0 ? 8 : 4;       // K chunks a lane loads at once: one or half a cache line
-  static constexpr int dim_pairs = (head_dim + 63) / 64;      // V chunks of a lane and key
-  static constexpr int quads = dim_pairs * 4;                 // output elements / 4 of a lane and column tile
-  static constexpr int rounds = EXCHANGE_ROUNDS;              // the warps' outputs are exchanged in, to leave the L1 large
-  static constexpr int round_quads = quads / rounds;
-  static constexpr int exchange_at = columns * head_dim * 2;  // bytes
-  static constexpr int statistics_at = exchange_at + warps * kWarpSize * round_quads * 16;
-};
-constexpr int kFewestKeysAWarp = 16;
-static_assert(Tile::statistics_at + 2 * Tile::warps * Tile::columns * 4 == SHARED_BYTES, "tile of variants.py");
-static_assert(SHARED_BYTES <= 98304, "the most shared memory a block can have on sm_70");
-
-using Scores = float[Tile::column_tiles][8];
-using Output = float[Tile::column_tiles][Tile::dim_pairs * 2][8];
-using Probabilities = u32[Tile::column_tiles][2][2];  // [..][step][y] packs S^T elements 4 * y + 2 * step and the next
-
-// Maximum x of a lane belongs to elements i = 4 * (x >> 1) + (x & 1) and i + 2 of S^T: to accumulator_column(i). The sums
-// are one more tile of O^T, for a V of ones: tensor cores have time to spare here, and no reduction over lanes remains.
-struct Softmax {
-  float maximum[Tile::column_tiles][4], sum[Tile::column_tiles][8];
-};
-constexpr u32 kOnes = 0x3c003c00;  // two halves of 1
-DEVICE int element_of(int x) { return 4 * (x >> 1) + (x & 1); }
-// Column of O^T element i in its tile: the shuffles of P permute the columns of S^T to this order.
-DEVICE int output_column(const LaneMap& lane, int i) { return 4 * lane.pair + 2 * (i >> 2) + (i & 1); }
-DEVICE int query_swizzle(int column) { return column & (Tile::chunks % 8 == 0 ? 7 : 3); }
-
-// The query rows of a block: column c is token c / group_size, head c % group_size of the group.
-struct Columns {
-  int sequence, first, group_size, group_magic, query_heads, kv_head, first_query, query_count, first_position;
-  DEVICE int token(int column) const { return (first + column) * group_magic >> 16; }
-  DEVICE bool exists(int column) const { return token(column) < query_count; }
-  DEVICE int head(int column) const { return (kv_head - token(column)) * group_size + first + column; }
-  DEVICE int row(int column) const { return (first_query + token(column)) * query_heads + head(column); }
-  DEVICE int position(int column) const { return first_position + min(token(column), query_count - 1); }
-};
-
-struct KeyRange {
-  int begin, end;
-};
-
-DEVICE Columns load_columns(const DecodeArguments& args) {
-  const int sequence = args.kv_heads > 1 ? __umulhi(blockIdx.z, args.kv_head_magic) : blockIdx.z;
-  const int kv_head = blockIdx.z - sequence * args.kv_heads;
-  const int* start = args.query_start + sequence;
-  const int first_query = __ldg(start), end_query = __ldg(start + 1), keys = __ldg(args.kv_length + sequence);
-  return {sequence, (int)blockIdx.x * Tile::columns, args.group_size, args.group_magic, args.query_heads, kv_head,
-          first_query, end_query - first_query, keys - (end_query - first_query)};
-}
-
-// All keys that a query of the block sees.
-DEVICE KeyRange visible_range(const Columns& columns, int window) {
-  return {max(0, columns.position(0) - window + 1), columns.position(Tile::columns - 1) + 1};
-}
-
-// First key of a share, counted from the visible range's begin: count * share / shares, or shares of kFewestKeysAWarp while
-// there are few keys. The quotient may be one off for long ranges, but is the same wherever a share begins or ends.
-DEVICE int share_begin(int count, int share, const DecodeArguments& args) {
-  const int even = __umulhi(count * share, args.share_magic), few = kFewestKeysAWarp * share;
-  return min(count, max(even, few));
-}
-
-// The keys of one warp: the visible range is cut into shares for the warps of all splits. May be empty.
-DEVICE KeyRange warp_share(KeyRange visible, int split, int warp, const DecodeArguments& args) {
-  const int share = split * Tile::warps + warp, count = visible.end - visible.begin;
-  const bool is_last = share + 1 == args.split_count * Tile::warps;
-  return {visible.begin + share_begin(count, share, args),
-          is_last ? visible.end : visible.begin + share_begin(count, share + 1, args)};
-}
+// something is always being loaded: the next batch of K under the products of this one, V under the last batch's and
+// the softmax, the next tile's K under the last V products; and what follows a share's first tile is cut into equal
+// tiles (26 + 26 keys, not 32 + 20), so that no warp is late.
+#include "decode_exchange.cuh"
 
 DEVICE void load_query_tile(half_bits* tile, const DecodeArguments& args, const Columns& columns) {
   for (int index = threadIdx.x; index < Tile::columns * Tile::chunks; index += Tile::threads) {
@@ -155,7 +82,8 @@ DEVICE void update_softmax(float (&score)[8], u32 (&p)[2][2], float (&maximum)[4
 #pragma unroll
   for (int x = 0; x < 4; x++) {
     const int i = element_of(x);
-    const float tile_maximum = reduce_over_keys(fmaxf(score[i], score[i + 2]), [](float a, float b) { return fmaxf(a, b); });
+    const float tile_maximum =
+        reduce_over_keys(fmaxf(score[i], score[i + 2]), [](float a, float b) { return fmaxf(a, b); });
     const float highest = fmaxf(maximum[x], tile_maximum);
     const float reference = highest == minus_infinity() ? 0.f : highest;  // no visible key yet
     decay[x] = exp2_approx((maximum[x] - reference) * scale_log2);
@@ -191,8 +119,8 @@ DEVICE void scale_output(float (&output)[Tile::dim_pairs * 2][8], float (&sum)[8
     for (int i = 0; i < 8; i++) output[d][i] *= factor[2 * (i >> 2) + (i & 1)];
 }
 
-// The V operands of one product step, 64 head dims a chunk. In step s a lane feeds key 8 * (s >> 1) + 2 * (s & 1) + odd +
-// 4 * pair of the tile, whose cache offset is known to the lane that read that key's K row.
+// The V operands of one product step, 64 head dims a chunk. In step s a lane feeds key 8 * (s >> 1) + 2 * (s & 1) + odd
+// + 4 * pair of the tile, whose cache offset is known to the lane that read that key's K row.
 using ValueStep = uint4[Tile::dim_pairs];
 constexpr int kValueSteps = Tile::keys / 4;
 constexpr int kValueDepth = Tile::column_tiles == 1 ? 4 : 2;   // steps whose V a lane keeps in flight
@@ -231,16 +159,16 @@ DEVICE void accumulate_step(Output& output, Softmax& softmax, const Probabilitie
 struct KeySource {
   u32 table_row, head_offset;  // entry of the block table, chunks
 
-  // Cache offset of the lane's key of a tile. Lanes without a key of their own repeat the last one: its score is masked, its
-  // V has weight zero.
+  // Cache offset of the lane's key of a tile. Lanes without a key of their own repeat the last one: its score is
+  // masked, its V has weight zero.
   DEVICE u32 locate(const PagedCache& cache, KeyRange tile, const LaneMap& lane) const {
     const int token = min(tile.begin + 8 * lane.quad_pair + lane.feed, tile.end - 1);
     return token_chunk(cache, table_row, token) + head_offset;
   }
 };
 
-// Size of the fewest equal tiles that hold `count` keys, 0 for none: 32 - floor(unused / tiles), by a quick float division
-// of small numbers that the half keeps exact.
+// Size of the fewest equal tiles that hold `count` keys, 0 for none: 32 - floor(unused / tiles), by a quick float
+// division of small numbers that the half keeps exact.
 DEVICE int even_tile(int count) {
   const int tiles = max(1u, (u32)(count + Tile::keys - 1) / Tile::keys), unused = tiles * Tile::keys - count;
   return Tile::keys - (int)((unused + 0.5f) * reciprocal_approx((float)tiles));
@@ -256,8 +184,8 @@ DEVICE void mask_scores(float (&score)[8], int first, int end, const int (&posit
   }
 }
 
-// Attends to the keys of a share, from tile.begin to `end`. The first tile is as large as can be, so that its first loads,
-// `k[0]` at `offset`, could leave before the size of the others was known.
+// Attends to the keys of a share, from tile.begin to `end`. The first tile is as large as can be, so that its first
+// loads, `k[0]` at `offset`, could leave before the size of the others was known.
 DEVICE void attend(Output& output, Softmax& softmax, KeyBatches& k, u32 offset, KeyRange tile, int end,
                    const KeySource& source, const DecodeArguments& args, const Columns& columns, const half_bits* query,
                    const LaneMap& lane) {
@@ -303,131 +231,6 @@ DEVICE void attend(Output& output, Softmax& softmax, KeyBatches& k, u32 offset, 
     }
     tile = next;
     offset = next_offset;
-  }
-}
-
-// Where the warps leave the maximum and sum of each column.
-struct WarpStatistics {
-  float* base;
-  DEVICE float* maxima(int warp) const { return base + warp * Tile::columns; }
-  DEVICE float* sums(int warp) const { return base + (Tile::warps + warp) * Tile::columns; }
-};
-
-DEVICE void publish_statistics(const WarpStatistics& statistics, const Softmax& softmax, int warp, const LaneMap& lane) {
-  if (lane.odd + lane.quad_pair + lane.half > 0) return;  // they hold copies
-#pragma unroll
-  for (int m = 0; m < Tile::column_tiles; m++) {
-#pragma unroll
-    for (int x = 0; x < 4; x++)
-      statistics.maxima(warp)[8 * m + accumulator_column(lane, element_of(x))] = softmax.maximum[m][x];
-    const float(&sum)[8] = softmax.sum[m];
-    store_float4(statistics.sums(warp) + 8 * m + output_column(lane, 0), make_float4(sum[0], sum[1], sum[4], sum[5]));
-  }
-}
-
-// The maximum and sum over all warps of two neighbouring columns, and what each warp's outputs of them must be multiplied
-// by to be relative to that maximum.
-struct BlockStatistics {
-  float2 maximum, sum, factor[Tile::warps];
-};
-
-DEVICE void combine_statistics(BlockStatistics& all, const WarpStatistics& statistics, int column, float scale_log2) {
-  float2 maximum[Tile::warps], sum[Tile::warps];
-#pragma unroll
-  for (int warp = 0; warp < Tile::warps; warp++) {
-    maximum[warp] = load_float2(statistics.maxima(warp) + column);
-    sum[warp] = load_float2(statistics.sums(warp) + column);
-  }
-  all.maximum = maximum[0];
-#pragma unroll
-  for (int warp = 1; warp < Tile::warps; warp++) {
-    all.maximum.x = fmaxf(all.maximum.x, maximum[warp].x);
-    all.maximum.y = fmaxf(all.maximum.y, maximum[warp].y);
-  }
-  const float reference_x = all.maximum.x == minus_infinity() ? 0.f : all.maximum.x;
-  const float reference_y = all.maximum.y == minus_infinity() ? 0.f : all.maximum.y;
-  all.sum = make_float2(0.f, 0.f);
-#pragma unroll
-  for (int warp = 0; warp < Tile::warps; warp++) {
-    float2& factor = all.factor[warp];
-    factor.x = exp2_approx((maximum[warp].x - reference_x) * scale_log2);
-    factor.y = exp2_approx((maximum[warp].y - reference_y) * scale_log2);
-    all.sum.x += sum[warp].x * factor.x;
-    all.sum.y += sum[warp].y * factor.y;
-  }
-}
-
-// A warp's outputs pass through shared memory as [warp][quad][lane], which no access of this exchange makes collide.
-// Quad q holds elements 4 * (q & 1) + 0..3 of tile q / 2: columns y, y + 1 at a dim, then the same columns at dim + 2, where
-// y = 4 * pair + 2 * (q & 1). Warp w then sums quads w, w + 4, ...: always the same two columns.
-constexpr int kQuadsAThread = Tile::quads / Tile::warps, kRoundQuadsAThread = kQuadsAThread / Tile::rounds;
-static_assert(Tile::warps == 4, "a warp sums one quad of every 64 head dims");
-static_assert(kQuadsAThread % Tile::rounds == 0, "rounds are equal");
-
-DEVICE void publish_output(float4* exchange, const float (&output)[Tile::dim_pairs * 2][8], int round, int warp) {
-#pragma unroll
-  for (int q = 0; q < Tile::round_quads; q++) {
-    const int quad = round * Tile::round_quads + q;
-    const float* o = &output[quad / 2][4 * (quad & 1)];
-    exchange[(warp * Tile::round_quads + q) * kWarpSize + threadIdx.x % kWarpSize] = make_float4(o[0], o[1], o[2], o[3]);
-  }
-}
-
-DEVICE void add_warps(float4* total, const float4* exchange, const BlockStatistics& all) {
-#pragma unroll
-  for (int i = 0; i < kRoundQuadsAThread; i++) {
-    total[i] = make_float4(0.f, 0.f, 0.f, 0.f);
-#pragma unroll
-    for (int other = 0; other < Tile::warps; other++) {
-      const float4 o = exchange[(other * Tile::round_quads + i * Tile::warps) * kWarpSize + threadIdx.x];
-      total[i].x += all.factor[other].x * o.x;
-      total[i].y += all.factor[other].y * o.y;
-      total[i].z += all.factor[other].x * o.z;
-      total[i].w += all.factor[other].y * o.w;
-    }
-  }
-}
-
-// Two lanes that differ in `odd` have dims {d, d + 2} and {d + 1, d + 3} of columns y and y + 1. They swap so that the even
-// lane gets four dims of the first column and the odd lane of the second.
-DEVICE float4 four_dims(const float4& total, const LaneMap& lane) {
-  const float first = __shfl_xor_sync(kAllLanes, lane.odd ? total.x : total.y, 1);
-  const float second = __shfl_xor_sync(kAllLanes, lane.odd ? total.z : total.w, 1);
-  return lane.odd ? make_float4(first, total.y, second, total.w) : make_float4(total.x, first, total.z, second);
-}
-
-// Writes the split's statistics of one column: one lane of the two warps that sum it.
-DEVICE void store_statistic(const BlockStatistics& all, const DecodeArguments& args, const Columns& columns, int column,
-                            int warp, const LaneMap& lane) {
-  if (warp >= 2 || lane.quad_pair + lane.half > 0 || !columns.exists(column)) return;
-  const float maximum = lane.odd ? all.maximum.y : all.maximum.x, sum = lane.odd ? all.sum.y : all.sum.x;
-  const u32 row = blockIdx.y * args.row_count + columns.row(column);
-  reinterpret_cast<float2*>(args.partial_statistic)[row] = make_float2(maximum, sum);
-}
-
-// Writes one column tile of the block's outputs: normalised, or the split's part of them.
-DEVICE void store_outputs(const float4 (&total)[kQuadsAThread], const BlockStatistics& all, const DecodeArguments& args,
-                          const Columns& columns, int column, int warp, const LaneMap& lane) {
-  float4 o[kQuadsAThread];
-#pragma unroll
-  for (int i = 0; i < kQuadsAThread; i++) o[i] = four_dims(total[i], lane);
-  if (!columns.exists(column)) return;
-  // Quad warp + 4 * i holds dims 64 * i + lane_dim + 0..3; head dim 96 ends half-way through its second.
-  const int lane_dim = 16 * lane.quad_pair + 8 * lane.half + 4 * (warp / 2);
-  const bool has_last = Tile::head_dim % 64 == 0 || 64 * (kQuadsAThread - 1) + lane_dim < Tile::head_dim;
-  if (args.split_count > 1) {
-    const u32 row = blockIdx.y * args.row_count + columns.row(column);
-    float* partial = args.partial_output + (u64)row * Tile::head_dim + lane_dim;
-#pragma unroll
-    for (int i = 0; i < kQuadsAThread; i++)
-      if (i + 1 < kQuadsAThread || has_last) store_float4(partial + 64 * i, o[i]);
-  } else {
-    const u64 token = columns.first_query + columns.token(column);
-    half_bits* output = args.output + token * args.output_token_stride + columns.head(column) * Tile::head_dim + lane_dim;
-    const float sum = lane.odd ? all.sum.y : all.sum.x, inverse = sum > 0.f ? reciprocal_approx(sum) : 0.f;
-#pragma unroll
-    for (int i = 0; i < kQuadsAThread; i++)
-      if (i + 1 < kQuadsAThread || has_last) *reinterpret_cast<uint2*>(output + 64 * i) = pack_four(o[i], inverse);
   }
 }
 

@@ -4,9 +4,9 @@
 //
 // row = token * query_heads + head. A split that saw no key has max_s = -inf and an output that was never written.
 //
-// Launch: grid (query_heads, tokens, HEAD_DIM / DIMS), DIMS threads, no shared memory. A row is all latency. So a warp takes
-// 32 head dims, four a lane, and deals the splits to kGroups groups of eight lanes; a thread issues its loads of kInFlight
-// splits before it needs one, and the groups meet by shuffles, with no barrier.
+// Launch: grid (query_heads, tokens, HEAD_DIM / DIMS), DIMS threads, no shared memory. A row is all latency. So a warp
+// takes 32 head dims, four a lane, and deals the splits to kGroups groups of eight lanes; a thread issues its loads of
+// kInFlight splits before it needs one, and the groups meet by shuffles, with no barrier.
 #include "arguments.cuh"
 
 constexpr int kRow = HEAD_DIM / 4;  // float4s of a row

@@ -19,118 +19,7 @@
 // With four quad-pairs along the head dim no two lanes read the same V chunk: half the V reads of the 2 x 2 layout for
 // twice the shuffles. Shared memory being the busiest unit, that is the better bargain; 2 x 2 serves head dim 96, which
 // four quad-pairs of 16 do not divide.
-#include "arguments.cuh"
-
-struct Tile {
-  static constexpr int head_dim = HEAD_DIM, query_tiles = QUERY_TILES, keys = KEYS, warps = WARPS;
-  static constexpr int threads = 32 * warps;
-  static constexpr int warp_rows = 16 * query_tiles, block_rows = warp_rows * warps;
-  static constexpr int chunks = head_dim / kChunkHalves;
-  static constexpr int row = (head_dim + 63) / 64 * 64;  // halves; a multiple of the 8 chunks that a swizzle permutes
-  static constexpr int key_tiles = keys / 16;
-  static constexpr int dim_quad_pairs = HEAD_DIM_QUAD_PAIRS;
-  static constexpr int queries_a_product = 32 / dim_quad_pairs;  // columns of one warp-wide O^T product
-  static constexpr int query_groups = warp_rows / queries_a_product;
-  static constexpr int dim_tiles = head_dim / (8 * dim_quad_pairs);
-  static constexpr int copies = keys * chunks / threads;  // chunks a thread moves for one K or V tile
-  static constexpr int score_unroll = chunks % 8 == 0 ? 8 / query_tiles : 4;  // small loops: the L0 cache holds 12 KiB
-};
-static_assert(Tile::keys * Tile::chunks % Tile::threads == 0, "every thread copies the same number of chunks");
-static_assert(Tile::head_dim % (16 * Tile::dim_quad_pairs) == 0, "a V chunk pair spans whole quad-pairs");
-static_assert((Tile::block_rows + 2 * Tile::keys) * Tile::row * sizeof(half_bits) == SHARED_BYTES, "tile of variants.py");
-static_assert(SHARED_BYTES <= 98304, "the most shared memory a block can have on sm_70");
-
-// A row's chunk c is stored at c ^ swizzle(row), so that the 8 lanes of a 128-bit access phase hit 8 bank groups.
-// Q and K are read in phases of rows {0..3, 8..11} + const at one chunk: rows differ in bits 0, 1 and 3.
-DEVICE int query_key_swizzle(int row) { return (row & 3) | ((row >> 1) & 4); }
-// V is read in phases of rows {0, 1, 4, 5} + const at chunks {c, c + 2}: rows differ in bits 0 and 2.
-DEVICE int value_swizzle(int row) { return (row & 1) | (row & 4); }
-
-struct Sequence {
-  int first_query, query_count, key_count;
-  int shift;  // position of query i is i + shift
-};
-
-DEVICE Sequence load_sequence(const PrefillArguments& args, int index) {
-  const int first = args.query_start[index], count = args.query_start[index + 1] - first, keys = args.kv_length[index];
-  return {first, count, keys, keys - count};
-}
-
-// Softmax state of a warp. A lane holds four queries a tile: statistic x belongs to accumulator elements
-// i = 4 * (x >> 1) + (x & 1) and i + 2 of S^T, so to query 8 * (quad_pair >> 1) + accumulator_column(i).
-struct Softmax {
-  float maximum[Tile::query_tiles][4], sum[Tile::query_tiles][4];
-};
-DEVICE int element_of(int x) { return 4 * (x >> 1) + (x & 1); }
-
-using Scores = float[Tile::query_tiles][Tile::key_tiles][8];
-using Output = float[Tile::query_groups][Tile::dim_tiles][8];
-// P^T rounded to FP16: [..][step][x >> 1] packs elements i = 4 * (x >> 1) + 2 * step and i + 1.
-using Probabilities = u32[Tile::query_tiles][Tile::key_tiles][2][2];
-using Factors = float[Tile::query_groups][4];
-
-// Query of O^T element i in its group: the P operand's shuffles permute the columns of S^T to this order.
-DEVICE int output_query(const LaneMap& lane, int group, int i) {
-  const int quad = Tile::dim_quad_pairs == 2 ? 8 * (lane.quad_pair >> 1) : 0;
-  return group * Tile::queries_a_product + quad + 4 * lane.pair + 2 * (i >> 2) + (i & 1);
-}
-
-// First head dim of the chunk whose four halves `part` (0 or 1) make tile 2 * dim_pair + part of O^T.
-DEVICE int output_chunk(const LaneMap& lane, int dim_pair) {
-  return dim_pair * 2 * Tile::dim_quad_pairs + 2 * (lane.quad_pair & (Tile::dim_quad_pairs - 1)) + lane.half;
-}
-
-// What a block copies of the cache: the keys of one sequence and KV head that any of its queries sees.
-struct KeySource {
-  PagedCache cache;
-  const int* pages;
-  u32 head_offset;  // chunks
-  int lowest, end;  // keys before every query's window, or that do not exist, are zero and never read
-
-  DEVICE int token(int first_key, int i) const { return first_key + (int)(threadIdx.x + i * Tile::threads) / Tile::chunks; }
-  DEVICE bool holds(int token) const { return token >= lowest && token < end; }
-};
-
-// Page numbers of the rows of a tile that this thread copies. They are fetched a tile ahead and used when they are needed:
-// an address computed at once would wait for the page number in front of the products.
-using RowPages = int[Tile::copies];
-
-DEVICE void fetch_pages(RowPages& pages, const KeySource& source, int first_key) {
-#pragma unroll
-  for (int i = 0; i < Tile::copies; i++) {
-    const int token = source.token(first_key, i);
-    if (source.holds(token)) pages[i] = __ldg(source.pages + page_of(source.cache, token));
-  }
-}
-
-DEVICE void fetch_tile(uint4 (&staged)[Tile::copies], const half_bits* side, const KeySource& source,
-                       const RowPages& pages, int first_key) {
-#pragma unroll
-  for (int i = 0; i < Tile::copies; i++) {
-    const int token = source.token(first_key, i), chunk = (threadIdx.x + i * Tile::threads) % Tile::chunks;
-    const u32 offset = source.head_offset + chunk_in_page(source.cache, pages[i], token) + chunk;
-    staged[i] = source.holds(token) ? load_chunk_global(side + (u64)offset * kChunkHalves) : zero_chunk();
-  }
-}
-
-template <int (*swizzle)(int)>
-DEVICE void store_tile(half_bits* tile, const uint4 (&staged)[Tile::copies]) {
-#pragma unroll
-  for (int i = 0; i < Tile::copies; i++) {
-    const int index = threadIdx.x + i * Tile::threads, row = index / Tile::chunks, chunk = index % Tile::chunks;
-    store_chunk(tile + row * Tile::row + (chunk ^ swizzle(row)) * kChunkHalves, staged[i]);
-  }
-}
-
-DEVICE void load_query_tile(half_bits* tile, const PrefillArguments& args, const Sequence& seq, int first, int head) {
-  const half_bits* query = args.query + (u64)(seq.first_query + first) * args.query_token_stride + head * Tile::head_dim;
-  for (int index = threadIdx.x; index < Tile::block_rows * Tile::chunks; index += Tile::threads) {
-    const int row = index / Tile::chunks, chunk = index % Tile::chunks;
-    const half_bits* source = query + (u64)row * args.query_token_stride + chunk * kChunkHalves;
-    const uint4 value = first + row < seq.query_count ? load_chunk_global(source) : zero_chunk();
-    store_chunk(tile + row * Tile::row + (chunk ^ query_key_swizzle(row)) * kChunkHalves, value);
-  }
-}
+#include "prefill_copy.cuh"
 
 // S^T = K Q^T for the warp's queries.
 DEVICE void multiply_scores(Scores& score, const half_bits* keys, const half_bits* queries, const LaneMap& lane) {
@@ -175,8 +64,8 @@ DEVICE void cap_scores(Scores& score, float softcap_inner) {
 // Hides keys after a query's position and before its window. `distance`: position of the warp's first query minus the
 // block's first key.
 DEVICE void mask_scores(Scores& score, int distance, int window, const LaneMap& lane) {
-  const int lane_distance = distance + 8 * (lane.quad_pair >> 1) + 2 * lane.pair - 8 * (lane.quad_pair & 1) - lane.odd -
-                            4 * lane.half;
+  const int lane_distance =
+      distance + 8 * (lane.quad_pair >> 1) + 2 * lane.pair - 8 * (lane.quad_pair & 1) - lane.odd - 4 * lane.half;
 #pragma unroll
   for (int t = 0; t < Tile::query_tiles; t++)
 #pragma unroll
@@ -241,7 +130,8 @@ DEVICE void move_to_output(Factors& factor, const float (&value)[Tile::query_til
   for (int t = 0; t < Tile::query_tiles; t++)
 #pragma unroll
     for (int e = 0; e < 2; e++) {
-      if (Tile::dim_quad_pairs == 2) {  // half of the queries are the lane's own, the others its neighbour's (pair flipped)
+      if (Tile::dim_quad_pairs ==
+          2) {  // half of the queries are the lane's own, the others its neighbour's (pair flipped)
         const float own = lane.pair ? value[t][2 + e] : value[t][e];
         const float give = lane.pair ? value[t][e] : value[t][2 + e];
         const float got = __shfl_xor_sync(kAllLanes, give, 2);
@@ -267,8 +157,8 @@ DEVICE void scale_output(Output& output, const Factors& factor) {
       for (int i = 0; i < 8; i++) output[g][d][i] *= factor[g][2 * (i >> 2) + (i & 1)];
 }
 
-// The P operand of an O^T product for four keys 8 * key_half + 2 * step + {0, 1, 4, 5} of key tile n. The lane feeds key
-// odd + 4 * pair; its four columns are the queries {0, 1, 4, 5} + 2 * half of an 8-column block of S^T.
+// The P operand of an O^T product for four keys 8 * key_half + 2 * step + {0, 1, 4, 5} of key tile n. The lane feeds
+// key odd + 4 * pair; its four columns are the queries {0, 1, 4, 5} + 2 * half of an 8-column block of S^T.
 DEVICE void probability_operand(u32 (&operand)[2], const Probabilities& p, int group, int n, int step, int key_half,
                                 const LaneMap& lane) {
   const int t = Tile::dim_quad_pairs == 2 ? group : group / 2;
@@ -305,29 +195,6 @@ DEVICE void accumulate_output(Output& output, const Probabilities& p, const half
   }
 }
 
-// Writes the normalised output through the warp's own rows of the Q tile, so that global stores are whole chunks.
-DEVICE void store_output(const Output& output, const Factors& inverse_sum, half_bits* rows, const PrefillArguments& args,
-                         const Sequence& seq, int first, int head, const LaneMap& lane) {
-#pragma unroll
-  for (int g = 0; g < Tile::query_groups; g++)
-#pragma unroll
-    for (int d = 0; d < Tile::dim_tiles; d++)
-#pragma unroll
-      for (int i = 0; i < 8; i++) {
-        const int row = output_query(lane, g, i), chunk = output_chunk(lane, d / 2) ^ query_key_swizzle(row);
-        const float value = output[g][d][i] * inverse_sum[g][2 * (i >> 2) + (i & 1)];
-        rows[row * Tile::row + chunk * kChunkHalves + 4 * (d & 1) + (i & 2) + lane.odd] = to_half(value);
-      }
-  __syncwarp();
-  half_bits* target = args.output + (u64)(seq.first_query + first) * args.output_token_stride + head * Tile::head_dim;
-  for (int index = threadIdx.x % kWarpSize; index < Tile::warp_rows * Tile::chunks; index += kWarpSize) {
-    const int row = index / Tile::chunks, chunk = index % Tile::chunks;
-    const uint4 value = load_chunk(rows + row * Tile::row + (chunk ^ query_key_swizzle(row)) * kChunkHalves);
-    if (first + row < seq.query_count)
-      store_chunk(target + (u64)row * args.output_token_stride + chunk * kChunkHalves, value);
-  }
-}
-
 extern "C" __global__ void __launch_bounds__(Tile::threads, BLOCKS_PER_SM) ENTRY_POINT(PrefillArguments args) {
   DYNAMIC_SHARED(shared);
   half_bits* query_tile = reinterpret_cast<half_bits*>(shared);
@@ -341,7 +208,7 @@ extern "C" __global__ void __launch_bounds__(Tile::threads, BLOCKS_PER_SM) ENTRY
 
   const int window = args.scoring.window > 0 ? args.scoring.window : 0x7fffffff;
   const bool has_queries = first_query + warp_row < seq.query_count;  // the warp's: it helps to copy in any case
-  const int position = first_query + seq.shift;  // of the block's first query
+  const int position = first_query + seq.shift;                       // of the block's first query
   const int lowest = max(0, position - window + 1);
   const int first_block = lowest / Tile::keys;
   const int last_block = (min(first_query + Tile::block_rows, seq.query_count) - 1 + seq.shift) / Tile::keys;
@@ -374,8 +241,7 @@ extern "C" __global__ void __launch_bounds__(Tile::threads, BLOCKS_PER_SM) ENTRY
 
   for (int block = first_block; block <= last_block; block++) {
     const int distance = position + warp_row - block * Tile::keys;  // of the warp's first query from the first key
-    const bool is_seen =
-        has_queries && distance + Tile::warp_rows > 0 && distance - (Tile::keys - 1) < window;
+    const bool is_seen = has_queries && distance + Tile::warp_rows > 0 && distance - (Tile::keys - 1) < window;
     const bool is_last = block == last_block;
     fetch_tile(staged, args.cache.values, source, pages, block * Tile::keys);
     if (!is_last) fetch_pages(pages, source, (block + 1) * Tile::keys);

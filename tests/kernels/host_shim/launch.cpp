@@ -1,4 +1,5 @@
-// One kernel variant as a shared library: compiled with -DSOURCE="x.cu" -DARGUMENTS=XArguments and the variant's defines.
+// One kernel variant as a shared library: compiled with -DSOURCE="x.cu" -DARGUMENTS=XArguments and the variant's
+// defines.
 #include SOURCE
 
 // Runs the whole grid; returns shim::Outcome. `seed` chooses the order in which threads run.
