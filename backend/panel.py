@@ -11,20 +11,20 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from backend.changes import Changes
-from backend.chat import ChatEngine, Chats
-from backend.chat_store import ChatStore
+from backend.chat.chats import ChatEngine, Chats
+from backend.chat.store import ChatStore
 from backend.database import Database
-from backend.engine import Engine
-from backend.engine_status import RUNNING_STATES
-from backend.environment import find_environment
-from backend.environment_probe import cached_probe
+from backend.engine.engine import Engine
+from backend.engine.fleet import Fleet
+from backend.engine.status import RUNNING_STATES
+from backend.environment.environment import find_environment
+from backend.environment.probe import cached_probe
 from backend.errors import LaunchError, PanelError, StateFolderBusy
-from backend.fleet import Fleet
-from backend.gpu_sampler import GpuSampler
+from backend.gpu.sampler import GpuSampler
 from backend.host import HostSampler
-from backend.launch import EngineTools, LaunchSpec, Listen, plan
-from backend.models import find_model
-from backend.presets import Preset, PresetShelf, read_shelf
+from backend.launch.models import find_model
+from backend.launch.plan import EngineTools, LaunchSpec, Listen, plan
+from backend.launch.presets import Preset, PresetShelf, read_shelf
 from backend.settings import Settings
 from backend.viewer import Role, Viewer, require
 

@@ -83,19 +83,21 @@ class PanelProcess:
                 self._process.kill()
                 self._process.wait(timeout=10)
         for process in self.engine_processes():
-            process.kill()
+            if _is_keeper(process):  # told to end, it ends its engine and cleans up behind it; killed, it cannot
+                process.terminate()
+        wait_until(lambda: not self.engine_processes(), 40, "engines of a test did not end")
 
     def engine_processes(self) -> list[psutil.Process]:
         """Every living process of an engine run of this state folder, keepers included.
 
-        By session and group as the runs' process files tell, by descent from a keeper, and by the marker in the
-        environment; vLLM's workers overwrite theirs when they rename themselves, so no single way finds all.
+        By session and group as the runs' process files tell, by descent from a keeper, and by the environment: not the
+        backend's own way of finding them, which is what is tested.
         """
         sessions = set()
         for path in self.home.glob("engines/*/runs/*/process.json"):
             sessions.add(json.loads(path.read_text())["leader"]["pid"])
         members = [process for process in psutil.process_iter() if self._belongs(process, sessions)]
-        for keeper in [member for member in members if "engine_keeper" in " ".join(_words(member))]:
+        for keeper in [member for member in members if _is_keeper(member)]:
             with contextlib.suppress(psutil.NoSuchProcess):
                 members += keeper.children(recursive=True)
         return [member for member in set(members) if _lives(member)]
@@ -124,6 +126,10 @@ def _words(process: psutil.Process) -> list[str]:
         return [*process.cmdline(), *process.environ().values()]
     except (psutil.NoSuchProcess, psutil.AccessDenied):
         return []
+
+
+def _is_keeper(process: psutil.Process) -> bool:
+    return "backend.engine.keeper" in _words(process)
 
 
 def _lives(process: psutil.Process) -> bool:

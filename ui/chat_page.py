@@ -6,7 +6,7 @@ from typing import Any
 
 import gradio as gr
 
-from backend.chat import ChatSettings
+from backend.chat.chats import ChatSettings
 from backend.errors import ChatError, PanelError
 from backend.panel import Panel
 from backend.viewer import Viewer

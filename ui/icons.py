@@ -1,6 +1,6 @@
 """The page's icons: inline SVG on a 16-pixel grid, drawn in the current text colour."""
 
-from backend.engine_status import EngineState
+from backend.engine.status import EngineState
 
 _SHAPES = {
     "ready": '<circle cx="8" cy="8" r="6.5" fill="currentColor"/><path d="M5 8.2l2.1 2.1L11.2 6" fill="none" stroke="var(--vp-surface)" stroke-width="1.6"/>',

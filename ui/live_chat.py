@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from backend.changes import Changes
-from backend.chat import ChatRun, ConversationView, Message, MessageRole, RunState
+from backend.chat.chats import ChatRun, ConversationView, Message, MessageRole, RunState
 from backend.panel import Panel
 from backend.viewer import Viewer
 from ui.answer_markdown import AnswerMarkdown

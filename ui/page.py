@@ -4,7 +4,7 @@ from typing import Any
 
 import gradio as gr
 
-from backend.engine_status import RUNNING_STATES
+from backend.engine.status import RUNNING_STATES
 from backend.panel import Panel
 from ui import chat_page, launch_page
 from ui.handlers import bind

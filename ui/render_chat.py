@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from markupsafe import Markup, escape
 
-from backend.chat import Message, MessageRole, RunState
-from backend.engine_status import EngineState
-from backend.request_timing import RequestTiming, TimingSource
+from backend.chat.chats import Message, MessageRole, RunState
+from backend.chat.request_timing import RequestTiming, TimingSource
+from backend.engine.status import EngineState
 from ui.icons import icon
 from ui.numbers import duration, rate
 from ui.strings import Language, text

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from backend.engine import Engine
-from backend.engine_status import STARTABLE_STATES, EngineState, EngineStatus, Stage
-from backend.launch import LaunchSpec
+from backend.engine.engine import Engine
+from backend.engine.status import STARTABLE_STATES, EngineState, EngineStatus, Stage
+from backend.launch.plan import LaunchSpec
+from backend.launch.presets import PresetShelf
+from backend.launch.snippets import curl_snippet, python_snippet
 from backend.panel import PresetOffer
-from backend.presets import PresetShelf
-from backend.snippets import curl_snippet, python_snippet
 from ui.icons import icon, state_icon
 from ui.strings import Language, text
 

@@ -2,8 +2,8 @@
 
 from markupsafe import Markup
 
-from backend.engine_status import EngineState
-from backend.gpu_snapshot import GpuCard, GpuCardState, GpuView, NoDriver
+from backend.engine.status import EngineState
+from backend.gpu.snapshot import GpuCard, GpuCardState, GpuView, NoDriver
 from backend.host import HostSnapshot
 from backend.panel import Panel
 from backend.reading import Missing

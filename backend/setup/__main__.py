@@ -5,8 +5,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from backend.environment import EngineEnvironment
-from backend.environment_probe import cached_probe, probe_environment
+from backend.environment.environment import EngineEnvironment
+from backend.environment.probe import cached_probe, probe_environment
 from backend.errors import SetupError
 from backend.setup.arguments import read_arguments
 from backend.setup.console import Console, duration

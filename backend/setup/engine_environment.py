@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from backend.environment import (
+from backend.environment.environment import (
     EngineEnvironment,
     EnvironmentState,
     environments_in,

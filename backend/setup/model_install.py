@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from backend.environment import EngineEnvironment, write_json
+from backend.environment.environment import EngineEnvironment, write_json
 from backend.errors import SetupError
-from backend.models import MODEL_FILE, list_models
+from backend.launch.models import MODEL_FILE, list_models
 from backend.setup.console import Console
 from backend.setup.recipe import Footprint
 from backend.setup.setup_lock import setup_lock

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from backend.environment import write_json
+from backend.environment.environment import write_json
 from backend.errors import SetupError
 from backend.setup.console import Console
 from backend.setup.pip_access import PipAccess

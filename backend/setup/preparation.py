@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from backend.environment import EngineEnvironment
+from backend.environment.environment import EngineEnvironment
 from backend.errors import SetupError
 from backend.setup.arguments import SetupArguments
 from backend.setup.console import Console, size

@@ -3,9 +3,9 @@
 import time
 from pathlib import Path
 
-from backend.environment import EngineEnvironment, EnvironmentState, environments_in
-from backend.environment_probe import cached_probe
-from backend.models import list_models
+from backend.environment.environment import EngineEnvironment, EnvironmentState, environments_in
+from backend.environment.probe import cached_probe
+from backend.launch.models import list_models
 from backend.setup.console import size
 from backend.setup.disk import bytes_below
 from backend.setup.preparation import Preparation

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from backend.engine import Engine
-from backend.fleet import Fleet
+from backend.engine.engine import Engine
+from backend.engine.fleet import Fleet
 from tests.fakes.fake_specs import ENGINE_ID, QUICK, keepers, living
 
 

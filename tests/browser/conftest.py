@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
-from backend.environment import find_environment
+from backend.environment.environment import find_environment
 from backend.state_folder import StateFolder, default_root
 from tests.panel_process import PanelProcess
 

@@ -13,8 +13,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from backend.changes import Changes  # noqa: E402
-from backend.chat import ChatEngine, ChatLimits, Chats  # noqa: E402
-from backend.chat_store import ChatStore  # noqa: E402
+from backend.chat.chats import ChatEngine, ChatLimits, Chats  # noqa: E402
+from backend.chat.store import ChatStore  # noqa: E402
 from backend.database import Database  # noqa: E402
 from backend.viewer import Role, Viewer  # noqa: E402
 

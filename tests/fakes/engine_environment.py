@@ -5,7 +5,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from backend.environment import EngineEnvironment, EnvironmentState, write_environment
+from backend.environment.environment import EngineEnvironment, EnvironmentState, write_environment
 from backend.state_folder import StateFolder
 
 ENGINE = Path(__file__).with_name("engine_process.py")

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from backend.environment import EngineEnvironment, EnvironmentState, write_environment
+from backend.environment.environment import EngineEnvironment, EnvironmentState, write_environment
 
 STUB_TORCH = """\
 __version__ = "2.10.0+cu128"

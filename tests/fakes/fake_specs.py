@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from backend.engine import EngineTiming
-from backend.launch import LaunchSpec
-from backend.process import all_pids, find_marked
+from backend.engine.engine import EngineTiming
+from backend.engine.process import all_pids, find_marked
+from backend.launch.plan import LaunchSpec
 
 FAKE_ENGINE = Path(__file__).parent / "engine_process.py"
 ENGINE_ID = f"testengine{os.getpid()}"  # found by marker, so two test runs on one machine must not share it
@@ -44,7 +44,9 @@ def living(engine_id: str) -> set[int]:
 
 def keepers(folder: Path) -> set[int]:
     """Pids of the keepers of runs below `folder`."""
-    return {pid for pid in all_pids() if b"engine_keeper" in (line := _command_line(pid)) and bytes(folder) in line}
+    return {
+        pid for pid in all_pids() if b"backend.engine.keeper" in (line := _command_line(pid)) and bytes(folder) in line
+    }
 
 
 async def mapped(engine_id: str, count: int) -> set[str]:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from backend.engine import Engine  # noqa: E402
-from backend.fleet import Fleet  # noqa: E402
+from backend.engine.engine import Engine  # noqa: E402
+from backend.engine.fleet import Fleet  # noqa: E402
 from tests.fakes.fake_specs import QUICK, fake_spec  # noqa: E402
 
 

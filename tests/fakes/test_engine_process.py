@@ -55,7 +55,7 @@ async def test_a_stream_gives_the_tokens_asked_for_and_its_usage_and_figures(cli
     assert (last.usage.prompt_tokens, last.usage.completion_tokens) == (3, 12)
     figures = last.model_extra["metrics"]
     assert figures["time_to_first_token_ms"] >= 20
-    assert figures["generation_time_ms"] >= 11
+    assert figures["generation_time_ms"] >= 10  # 11 gaps of 1 ms; a sleep may end a little early
     assert set(figures) >= {"queue_time_ms", "mean_itl_ms", "tokens_per_second"}
 
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 from markupsafe import Markup
 
-from backend.chat import Message, MessageRole, RunState
-from backend.engine_status import EngineState
-from backend.request_timing import EngineFigures, RequestTiming
+from backend.chat.chats import Message, MessageRole, RunState
+from backend.chat.request_timing import EngineFigures, RequestTiming
+from backend.engine.status import EngineState
 from ui.render_chat import render_chat_head, render_empty_chat, render_foot, render_message_frame
 from ui.strings import Language
 

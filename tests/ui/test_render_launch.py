@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from backend.engine_status import EngineState, EngineStatus, Stage, StageProgress
-from backend.launch import LaunchSpec
+from backend.engine.status import EngineState, EngineStatus, Stage, StageProgress
+from backend.launch.plan import LaunchSpec
 from ui.render_launch import render_engine_frame, render_engine_head
 from ui.strings import Language
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from backend.engine_status import EngineState, Stage
-from backend.gpu_snapshot import DriverGap, GpuCardState
+from backend.engine.status import EngineState, Stage
+from backend.gpu.snapshot import DriverGap, GpuCardState
 from ui.strings import STRINGS, Language, preferred_language, text
 
 UI = Path(__file__).parents[2] / "ui"

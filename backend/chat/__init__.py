@@ -1,0 +1,1 @@
+"""Conversations, the answers being written, and how long they took."""

@@ -1,0 +1,1 @@
+"""Engine processes: start, watch, stop, adopt; their logs and records."""

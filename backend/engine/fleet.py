@@ -1,0 +1,147 @@
+"""All engines of one state folder: adopts them, launches and stops them, and hands out their ports."""
+
+import asyncio
+import logging
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from backend.engine.engine import DEFAULT_GRACE_S, Engine, EngineTiming
+from backend.engine.spawn import is_port_free
+from backend.engine.status import RUNNING_STATES, EngineState
+from backend.errors import LaunchError
+from backend.launch.plan import LaunchSpec
+from backend.state_folder import new_id
+
+FIRST_PORT = 8100
+PORT_COUNT = 400
+
+_HOST = "127.0.0.1"
+
+log = logging.getLogger(__name__)
+
+
+class Fleet:
+    """Several engines at once. `folder` is the state folder's engines/; on_change is passed to every engine."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        first_port: int = FIRST_PORT,
+        on_change: Callable[[Engine], None] | None = None,
+        timing: EngineTiming | None = None,
+    ) -> None:
+        self._folder = folder
+        self._first_port = first_port
+        self._on_change = on_change
+        self._timing = timing
+        self._engines: dict[str, Engine] = {}
+        self._claims: dict[str, int] = {}  # preset -> the port it was last given
+
+    @property
+    def engines(self) -> Mapping[str, Engine]:
+        """A snapshot: engines by id."""
+        return dict(self._engines)
+
+    def ready_engines(self) -> tuple[Engine, ...]:
+        """Engines that answer now."""
+        return tuple(engine for engine in self._engines.values() if engine.status.state is EngineState.READY)
+
+    def of_preset(self, preset: str) -> Engine | None:
+        """The engine that runs this preset, else the one that ran it last; None for "" and for a preset never run."""
+        own = [engine for engine in self._engines.values() if preset and engine.spec and engine.spec.preset == preset]
+        return max(own, key=_recency, default=None)
+
+    async def adopt_all(self) -> None:
+        """Take over what an earlier panel left: running engines, dead ones, unreadable records. Call once, first."""
+        try:
+            folders = sorted(path for path in self._folder.iterdir() if path.is_dir())
+        except FileNotFoundError:
+            return
+        found = {folder.name: self._new_engine(folder.name) for folder in folders}
+        await asyncio.gather(*(engine.adopt() for engine in found.values()))
+        # a folder without a record is an engine that never began
+        self._engines.update({name: engine for name, engine in found.items() if engine.status.since > 0})
+
+    def claim_port(self, preset: str = "") -> int:
+        """A free port from 8100 up, for a spec about to be planned. Raises LaunchError when none is free.
+
+        A preset gets the port it had before while that is free, so that its address stays and previews do not walk.
+        """
+        taken = self._taken_ports(preset)
+        last = self.of_preset(preset)
+        preferred = (self._claims.get(preset), last.spec.port if last and last.spec else None)
+        candidates = [port for port in preferred if port] + list(range(self._first_port, self._first_port + PORT_COUNT))
+        for port in candidates:
+            if port not in taken and is_port_free(_HOST, port):
+                self._claims[preset] = port
+                return port
+        raise LaunchError(f"No port from {self._first_port} to {self._first_port + PORT_COUNT - 1} is free.")
+
+    async def launch(self, spec: LaunchSpec) -> str:
+        """Start `spec` on the stopped engine of its preset, or on a new one; returns the engine's id.
+
+        Raises LaunchError when that preset runs already, or as Engine.start() does.
+        """
+        engine = self.of_preset(spec.preset)
+        if engine is not None and engine.status.state in RUNNING_STATES:
+            raise LaunchError(f"{spec.title} is already {engine.status.state}.", hint="Stop it first.")
+        if spec.port and spec.port in self._running_ports():
+            raise LaunchError(f"Port {spec.port} belongs to another engine of this panel.", hint="Plan it again.")
+        if engine is None:
+            engine = self._new_engine(new_id())
+        await self._start_listed(engine, spec)
+        return engine.engine_id
+
+    async def stop(self, engine_id: str, *, grace_s: float = DEFAULT_GRACE_S) -> None:
+        """Engine.stop() by id. Raises LaunchError when there is no such engine."""
+        await self._engine(engine_id).stop(grace_s=grace_s)
+
+    async def forget(self, engine_id: str) -> None:
+        """Delete a stopped engine with its runs and logs. Raises LaunchError while it runs."""
+        engine = self._engine(engine_id)
+        if engine.status.state in RUNNING_STATES:
+            raise LaunchError(
+                f"Engine {engine_id} is {engine.status.state} and cannot be deleted.", hint="Stop it first."
+            )
+        del self._engines[engine_id]
+        await asyncio.to_thread(shutil.rmtree, self._folder / engine_id, ignore_errors=True)
+
+    async def stop_all(self) -> None:
+        """Stop every engine, all at the same time."""
+        await asyncio.gather(*(engine.stop() for engine in self._engines.values()))
+
+    async def close(self) -> None:
+        """Stop watching. The engines live on."""
+        await asyncio.gather(*(engine.close() for engine in self._engines.values()))
+
+    async def _start_listed(self, engine: Engine, spec: LaunchSpec) -> None:
+        """Start an engine that is in the list while it starts; one that never began is not kept."""
+        self._engines[engine.engine_id] = engine
+        try:
+            await engine.start(spec)
+        except LaunchError:
+            if engine.spec is None:
+                del self._engines[engine.engine_id]
+            raise
+
+    def _new_engine(self, engine_id: str) -> Engine:
+        return Engine(engine_id, self._folder / engine_id, on_change=self._on_change, timing=self._timing)
+
+    def _engine(self, engine_id: str) -> Engine:
+        try:
+            return self._engines[engine_id]
+        except KeyError as err:
+            raise LaunchError(f"There is no engine {engine_id}.") from err
+
+    def _running_ports(self) -> set[int]:
+        running = (engine for engine in self._engines.values() if engine.status.state in RUNNING_STATES)
+        return {engine.spec.port for engine in running if engine.spec}
+
+    def _taken_ports(self, preset: str) -> set[int]:
+        return self._running_ports() | {port for owner, port in self._claims.items() if owner != preset}
+
+
+def _recency(engine: Engine) -> tuple[bool, float]:
+    return engine.status.state in RUNNING_STATES, engine.status.started_at or 0.0

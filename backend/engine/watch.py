@@ -1,0 +1,112 @@
+"""Watches one living run: what is seen of it at each look, and what that makes of the engine's status."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from backend.engine.health_probe import HealthProbe
+from backend.engine.listener import is_strangers
+from backend.engine.log_tail import LogTail
+from backend.engine.run import EngineRun
+from backend.engine.startup_stage import advance
+from backend.engine.status import EngineState, EngineStatus, Stage, StageProgress
+from backend.launch.plan import LaunchSpec
+
+
+@dataclass(frozen=True)
+class EngineTiming:
+    """How often an engine is looked at and how long its parts may take, in seconds."""
+
+    busy_poll_s: float = 0.2  # while starting or stopping
+    calm_poll_s: float = 1.0  # when ready
+    health_every_s: float = 2.0  # when ready; while starting it is asked at every poll
+    health_timeout_s: float = 2.0
+    health_failures: int = 3  # in a row, until a living engine is UNREACHABLE
+    spawn_deadline_s: float = 10.0  # until the keeper has written its process file
+    kill_deadline_s: float = 10.0  # from SIGKILL until no member lives
+    leftover_grace_s: float = 5.0  # for the keeper to end what lives on after a leader that died by itself
+
+
+@dataclass(frozen=True)
+class Sighting:
+    """What one look showed."""
+
+    lines: tuple[str, ...]  # of the log, new or replaced
+    healthy: bool | None  # the last answer of /health was 200, and this engine's own; None before the first
+    failures: int  # failed answers in a row
+
+
+class WatchEnd(StrEnum):
+    """Why a watch came to its end by itself."""
+
+    EXITED = "exited"  # the leader is dead
+    OVERDUE = "overdue"  # not ready within the ready timeout
+
+
+def judge(status: EngineStatus, sighting: Sighting, *, now: float, failure_limit: int) -> EngineStatus:
+    """The status after a look; the same object when nothing changed. `now` is wall clock."""
+    match status.state:
+        case EngineState.STARTING if sighting.healthy:
+            progress = StageProgress(Stage.READY)
+            return replace(status, state=EngineState.READY, since=now, ready_at=now, progress=progress)
+        case EngineState.STARTING:
+            progress = status.progress or StageProgress(Stage.SPAWN)
+            for line in sighting.lines:
+                progress = advance(progress, line)
+            return status if progress == status.progress else replace(status, progress=progress)
+        case EngineState.READY if sighting.failures >= failure_limit:
+            reason = f"The engine's process lives, but /health failed {sighting.failures} times in a row."
+            return replace(status, state=EngineState.UNREACHABLE, since=now, reason=reason)
+        case EngineState.UNREACHABLE if sighting.healthy:
+            return replace(status, state=EngineState.READY, since=now, reason="")
+    return status
+
+
+class EngineWatch:
+    """Looks at a run until it ends. `report` gets each sighting and returns the status it led to."""
+
+    def __init__(
+        self,
+        run: EngineRun,
+        log: LogTail,
+        *,
+        spec: LaunchSpec,
+        timing: EngineTiming,
+        clock: Callable[[], float],
+        report: Callable[[Sighting], EngineStatus],
+    ) -> None:
+        self._run = run
+        self._log = log
+        self._spec = spec
+        self._timing = timing
+        self._clock = clock
+        self._report = report
+
+    async def until_end(self, *, ready_by: float) -> WatchEnd:
+        """Returns when the leader is dead, or is not ready at `ready_by` (on the clock given). May be cancelled."""
+        probe = HealthProbe(f"{self._spec.base_url}/health", timeout_s=self._timing.health_timeout_s)
+        next_question = self._clock()
+        is_starting = True
+        try:
+            while True:
+                healthy = probe.is_healthy
+                if healthy and is_starting:
+                    healthy = await asyncio.to_thread(self._answers_itself)
+                status = self._report(Sighting(self._log.poll(), healthy, probe.failures))
+                is_starting = status.state is EngineState.STARTING
+                now = self._clock()
+                if not self._run.is_alive():
+                    return WatchEnd.EXITED
+                if is_starting and now >= ready_by:
+                    return WatchEnd.OVERDUE
+                if is_starting or now >= next_question:
+                    probe.ask()
+                    next_question = now + self._timing.health_every_s
+                await asyncio.sleep(self._timing.busy_poll_s if is_starting else self._timing.calm_poll_s)
+        finally:
+            await probe.close()
+
+    def _answers_itself(self) -> bool:
+        """Another server may have taken the port since it was found free; its answer would be shown as ours."""
+        return not is_strangers(self._spec.port, (member.pid for member in self._run.members()))

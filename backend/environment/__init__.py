@@ -1,0 +1,1 @@
+"""Engine environments on disk, and what they can do."""

@@ -1,0 +1,1 @@
+"""What is known of the graphics cards, each read by a process of its own."""

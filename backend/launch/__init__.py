@@ -1,0 +1,1 @@
+"""Presets, local models, and the exact command made of them."""
