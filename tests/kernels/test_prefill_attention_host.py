@@ -41,6 +41,12 @@ def test_ragged_batch_over_a_cached_prefix_matches_the_reference(host_kernel, he
     assert largest_error(kernel, replace(SHORT, head_dim=head_dim)) < 2e-3
 
 
+@pytest.mark.parametrize(("head_dim", "cached"), [(64, 49), (128, 1), (256, 17)])
+def test_a_tile_of_which_only_a_warps_last_query_sees_one_key_counts(host_kernel, head_dim, cached):
+    shape = ProblemShape(head_dim=head_dim, queries=(40,), keys=(40 + cached,), query_heads=1)
+    assert largest_error(host_kernel(f"prefill_attention_d{head_dim}"), shape) < 2e-3
+
+
 @pytest.mark.parametrize("page_size", [2, 7, 32, 784])
 def test_any_page_size_finds_its_tokens(host_kernel, page_size):
     assert largest_error(host_kernel("prefill_attention_d64"), replace(SHORT, page_size=page_size)) < 2e-3
