@@ -8,9 +8,8 @@ from collections.abc import Sequence
 
 from dflash2 import __version__
 from dflash2.errors import Dflash2Error, ToolMissing
+from dflash2.extras import PREDICT_HINT
 from dflash2.variants import KernelFamily
-
-PREDICT_HINT = "pip install 'dflash2[predict]'"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

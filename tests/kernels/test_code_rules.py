@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
+
+from dflash2.extras import PREDICT_HINT, VALIDATE_HINT
 
 PROJECT = Path(__file__).parents[2] / "kernels"
 PACKAGE = PROJECT / "dflash2"
@@ -62,3 +66,10 @@ def test_torch_is_imported_by_the_operators_only() -> None:
 def test_kernels_is_no_package() -> None:
     """transformers would import a top-level `kernels` in place of its own."""
     assert not (PROJECT / "__init__.py").exists()
+
+
+def test_the_extras_that_hints_name_exist() -> None:
+    project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
+    for hint in (PREDICT_HINT, VALIDATE_HINT):
+        (extra,) = re.findall(r"\./kernels\[(\w+)\]", hint)
+        assert extra in project["optional-dependencies"]

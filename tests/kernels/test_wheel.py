@@ -91,7 +91,7 @@ def test_the_installed_doctor_prints_and_finds_its_cubins(installed: Path) -> No
 def test_without_its_packages_the_timing_model_says_which_and_the_bench_goes_on(installed: Path) -> None:
     predict = run_alone(installed, "-m", "dflash2", "predict")
     assert predict.returncode == 1
-    assert "pip install 'dflash2[predict]'" in predict.stderr
+    assert "pip install './kernels[predict]'" in predict.stderr
     bench = run_alone(installed, "-m", "dflash2", "bench", "--op", "kv_write")
     assert bench.returncode == 0, bench.stderr
     assert "no prediction: No module named 'numpy'" in bench.stdout

@@ -1,4 +1,4 @@
-"""The predicted column: each bench case on the timing model (which needs the packages of dflash2[predict])."""
+"""The predicted column: each bench case on the timing model (which needs the packages of the extra "predict")."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from dflash2.bench.cases import BenchCase, all_cases
 from dflash2.bench.measure import Bench, CardTimes, NotMeasured
 from dflash2.errors import ToolMissing
+from dflash2.extras import PREDICT_HINT
 from dflash2.variants import KernelFamily
 
 LABEL = (
@@ -66,7 +67,7 @@ def open_predictor() -> Predictor | NotPredicted:
 
         return make_predictor()
     except ModuleNotFoundError as err:
-        return NotPredicted(f"no prediction: {err}; pip install 'dflash2[predict]'")
+        return NotPredicted(f"no prediction: {err}; {PREDICT_HINT}")
     except ToolMissing as err:
         return NotPredicted(f"no prediction: {err}")
 

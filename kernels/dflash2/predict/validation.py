@@ -1,6 +1,6 @@
 """The timing model against published V100 figures: `dflash2 predict validate`.
 
-Three groups are computed anew from PyPI packages (dflash2[validate]): latency probes, memory streams and CUTLASS GEMMs.
+Three groups are computed anew from PyPI packages (extra "validate"): latency probes, memory streams, CUTLASS GEMMs.
 Rows that need third-party kernels cannot be rebuilt from here; they are kept as a dated record and marked so.
 Everything in the column "predicted" is a prediction; everything in "published" is somebody else's measurement.
 """
@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from dflash2.errors import ToolMissing
+from dflash2.extras import VALIDATE_HINT
 from dflash2.nvrtc import Nvrtc
 from dflash2.predict.disassembly import disassemble
 from dflash2.predict.emulation import Launch, emulate_cta
@@ -213,7 +214,7 @@ class ProbeFile:
 
 
 def cutlass_include_folders() -> list[Path]:
-    """Header folders of the wheels in dflash2[validate]; raises ToolMissing naming the wheel that is absent."""
+    """Header folders of the wheels in the extra "validate"; raises ToolMissing naming the wheel that is absent."""
     headers = {
         "nvidia-cutlass": "include/cutlass/cutlass.h",
         "nvidia-cuda-runtime-cu12": "include/cuda_fp16.h",
@@ -224,7 +225,7 @@ def cutlass_include_folders() -> list[Path]:
 
 
 def _include_folder(wheel: str, header: str) -> Path:
-    hint = "pip install 'dflash2[validate]'"
+    hint = VALIDATE_HINT
     try:
         files = importlib.metadata.files(wheel) or []
     except importlib.metadata.PackageNotFoundError as err:
