@@ -1,9 +1,13 @@
-"""Which kernel serves a shape, and into how many splits decode attention cuts the keys. Pure functions, no torch."""
+"""Which kernel serves a shape, and into how many splits decode attention cuts the keys. Pure functions, no torch.
+
+Those that every launch asks remember their answers.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cache
 
 from dflash2.errors import ShapeUnsupported
 from dflash2.variants import HEAD_DIMS, KV_WRITE, VARIANTS, DecodeTile, KernelFamily, KernelVariant, PrefillTile
@@ -51,6 +55,7 @@ def require_supported(heads: HeadLayout, page_size: int) -> None:
         raise ShapeUnsupported(reason, "ask dispatch.why_unsupported first and fall back")
 
 
+@cache
 def prefill_variant(head_dim: int) -> KernelVariant:
     """The prefill kernel of a head dim."""
     for variant in VARIANTS:
@@ -59,6 +64,7 @@ def prefill_variant(head_dim: int) -> KernelVariant:
     raise ShapeUnsupported(f"no prefill kernel for head dim {head_dim}", f"there are {HEAD_DIMS}")
 
 
+@cache
 def decode_variant(head_dim: int, rows: int) -> KernelVariant:
     """The decode kernel for `rows` query rows (tokens * group) a KV head: the narrowest that fits, else the widest."""
     tiles = [variant for variant in VARIANTS if _decode_columns(variant, head_dim)]
@@ -74,6 +80,7 @@ def _decode_columns(variant: KernelVariant, head_dim: int) -> int:
     return tile.columns if isinstance(tile, DecodeTile) and tile.head_dim == head_dim else 0
 
 
+@cache
 def merge_variant(head_dim: int) -> KernelVariant:
     """The merge kernel of a head dim."""
     name = f"merge_splits_d{head_dim}"

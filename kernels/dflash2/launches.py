@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import math
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeVar
 
 from dflash2.arguments import (
@@ -28,11 +29,16 @@ Dim3 = tuple[int, int, int]
 ArgumentsT = TypeVar("ArgumentsT", bound=ctypes.Structure)
 
 
+@cache
+def _field_names(structure: type[ctypes.Structure]) -> frozenset[str]:
+    return frozenset(field[0] for field in structure._fields_)
+
+
 def _filled(structure: type[ArgumentsT], **fields: Any) -> ArgumentsT:
     """A parameter structure with every field given: ctypes would leave a forgotten one zero and take a misspelt one."""
-    names = {field[0] for field in structure._fields_}
-    if set(fields) != names:
-        odd = ", ".join(sorted(names ^ set(fields)))
+    names = _field_names(structure)
+    if fields.keys() != names:
+        odd = ", ".join(sorted(names ^ fields.keys()))
         raise TypeError(f"{structure.__name__} does not have, or was not given: {odd}")
     return structure(**fields)
 
