@@ -89,6 +89,13 @@ def test_any_page_size_finds_its_tokens(largest_error, page_size):
     assert largest_error(replace(BATCH, page_size=page_size), splits=2) < 2e-3
 
 
+def test_padding_without_queries_reads_no_page(host_kernel):
+    problem = make_problem(replace(BATCH, queries=(1, 0, 1), keys=(130, 90, 70)))
+    problem.block_table[1] = np.iinfo(np.int32).max  # what a CUDA graph's padding may leave behind
+    kernel, merge = host_kernel("decode_attention_d128_m8"), host_kernel("merge_splits_d128")
+    assert np.abs(run_decode(kernel, merge, problem, splits=2) - problem.reference()).max() < 2e-3
+
+
 def test_extreme_inputs_keep_their_relative_precision(host_kernel):
     problem = make_problem(replace(BATCH, amplitude=64.0))
     expected = problem.reference()

@@ -70,6 +70,12 @@ def test_heads_of_a_group_share_their_kv_head(host_kernel):
     assert largest_error(host_kernel("prefill_attention_d64"), shape) < 2e-3
 
 
+def test_padding_without_queries_reads_no_page(host_kernel):
+    problem = make_problem(replace(SHORT, queries=(20, 0, 3), keys=(40, 60, 30)))
+    problem.block_table[1] = np.iinfo(np.int32).max
+    assert np.abs(run_prefill(host_kernel("prefill_attention_d64"), problem) - problem.reference()).max() < 2e-3
+
+
 @pytest.mark.parametrize("amplitude", [64.0, 1e-3])
 def test_extreme_inputs_keep_their_relative_precision(host_kernel, amplitude):
     problem = make_problem(replace(SHORT, amplitude=amplitude))

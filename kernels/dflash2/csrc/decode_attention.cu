@@ -262,7 +262,7 @@ extern "C" __global__ void __launch_bounds__(Tile::threads, BLOCKS_PER_SM) ENTRY
   const KeyRange first_tile = {share.begin, min(share.begin + Tile::keys, share.end)};
   KeyBatches k;
   u32 offset = 0;
-  if (share.begin < share.end) {  // the first keys are on their way before anything else is done
+  if (columns.exists(0) && share.begin < share.end) {  // the first keys are on their way before anything else is done
     offset = source.locate(args.cache, first_tile, lane);
     load_key_batch(k[0], args.cache.keys + (u64)offset * kChunkHalves, 0);
   }
