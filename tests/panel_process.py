@@ -1,6 +1,7 @@
 """The panel as tests and the bench use it: a process of its own, on a free port, that can be killed and started again."""
 
 import contextlib
+import http.client
 import json
 import os
 import signal
@@ -10,7 +11,6 @@ import sys
 import time
 from pathlib import Path
 
-import httpx
 import psutil
 
 ROOT = Path(__file__).parent.parent
@@ -114,10 +114,14 @@ class PanelProcess:
         assert self._process is not None
         if self._process.poll() is not None:
             raise AssertionError(f"the panel ended with {self._process.returncode}:\n{self.log[-4000:]}")
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
         try:
-            return httpx.get(self.address, timeout=10, trust_env=False).status_code == 200
-        except httpx.TransportError:
+            connection.request("GET", "/")
+            return connection.getresponse().status == 200
+        except OSError:
             return False
+        finally:
+            connection.close()
 
 
 def _words(process: psutil.Process) -> list[str]:

@@ -85,8 +85,10 @@ class LiveTab:
 
     async def _push_chat(self) -> None:
         while True:
-            await self._send(await self._chat.frames(self._language))
-            await asyncio.sleep(CHAT_INTERVAL_S)
+            frames = await self._chat.frames(self._language)
+            await self._send(frames)
+            if any(frame["type"] == "grow" and frame["blocks"] for frame in frames):  # words came: the next may wait
+                await asyncio.sleep(CHAT_INTERVAL_S)
             await self._chat.wait(BEAT_S)
 
     async def _send(self, frames: list[Frame], *, beat: bool = False) -> None:

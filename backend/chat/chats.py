@@ -1,21 +1,25 @@
 """Chats: takes a person's message, has an engine answer it in the background, and keeps every word."""
 
 import asyncio
+import importlib
 import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from backend.changes import Changes
 from backend.chat.chat_engine import ChatEngine, EngineLookup
-from backend.chat.engine_client import EngineClients
 from backend.chat.rules import ChatLimits, answer_request, checked_settings, checked_text, choose_engine
 from backend.chat.run import ChatRun
 from backend.chat.store import ChatSettings, ChatStore, Conversation, Message, MessageRole, RunState
 from backend.errors import ChatError, PanelError
 from backend.state_folder import new_id
 from backend.viewer import Role, Viewer, require
+
+if TYPE_CHECKING:
+    from backend.chat.engine_client import EngineClients
 
 __all__ = [
     "ChatEngine",
@@ -84,9 +88,7 @@ class Chats:
         self._changes = changes
         self._clock = clock
         self._limits = limits
-        self._clients = EngineClients(
-            connect_timeout_s=limits.connect_timeout_s, silence_timeout_s=limits.silence_timeout_s
-        )
+        self._clients: asyncio.Task[EngineClients] | None = None  # from open() on
         self._live: dict[str, _Live] = {}  # by conversation; also ended runs that could not be saved
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._changes_by_conversation: dict[str, Changes] = {}  # the newest CONVERSATIONS_WATCHED
@@ -97,14 +99,15 @@ class Chats:
         """Mark answers that were being written when the panel died as INTERRUPTED; what had arrived is kept."""
         interrupted = await self._store.interrupt_streaming()
         forgotten = await self._store.forget_unused(UNUSED_AGE_S)
-        await self._clients.warm_up()
+        self._clients = asyncio.create_task(self._load_clients())
         logger.info("chats opened: %d answers interrupted, %d unused conversations removed", interrupted, forgotten)
 
     async def close(self) -> None:
         """Interrupt the running answers, save them, and close the connections to engines."""
         self._is_closing = True
         await self._end(*self._live.values(), state=RunState.INTERRUPTED)
-        await self._clients.close()
+        if self._clients is not None:
+            await (await self._clients).close()
 
     @property
     def running(self) -> int:
@@ -145,7 +148,7 @@ class Chats:
                 run = await self._start(conversation, text, engine)
             finally:
                 self._starting -= 1
-        await self._clients.keep_only({each.engine_id for each in ready})
+        await (await self._engine_clients()).keep_only({each.engine_id for each in ready})
         return run
 
     async def stop(self, viewer: Viewer) -> None:
@@ -210,7 +213,22 @@ class Chats:
         if running >= self._limits.runs:
             raise ChatError(f"{running} answers are being written already.", hint="Try again in a moment.")
 
+    async def _load_clients(self) -> "EngineClients":
+        """The clients, loaded off the loop after the start: openai takes 0.4 s, and the first page must not wait."""
+        module = await asyncio.to_thread(importlib.import_module, "backend.chat.engine_client")
+        clients: EngineClients = module.EngineClients(
+            connect_timeout_s=self._limits.connect_timeout_s, silence_timeout_s=self._limits.silence_timeout_s
+        )
+        await clients.warm_up()
+        return clients
+
+    async def _engine_clients(self) -> "EngineClients":
+        if self._clients is None:
+            raise ChatError("The chats are not open.")
+        return await asyncio.shield(self._clients)
+
     async def _start(self, conversation: Conversation, text: str, engine: ChatEngine) -> ChatRun:
+        clients = await self._engine_clients()
         history = await self._store.history(conversation)
         request = answer_request(conversation.settings, history.messages, text)
         now = time.time()
@@ -224,7 +242,7 @@ class Chats:
             clock=self._clock,
             max_bytes=self._limits.answer_bytes,
         )
-        stream = asyncio.create_task(run.follow(self._clients.stream(engine, request)))
+        stream = asyncio.create_task(run.follow(clients.stream(engine, request)))
         keeper = asyncio.create_task(self._keep(run, engine, stream))
         self._live[conversation.id] = _Live(run, engine, stream, keeper)
         run.changes.notify()

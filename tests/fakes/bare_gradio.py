@@ -9,13 +9,13 @@ import gradio as gr
 import uvicorn
 from fastapi import FastAPI
 
-from app import GRADIO_QUEUE_POLL_S
+from app import slow_the_queue
 
 
 def main() -> None:
     with gr.Blocks(analytics_enabled=False) as page:
         gr.Textbox(label="nothing")
-    page._queue.sleep_when_free = GRADIO_QUEUE_POLL_S
+    slow_the_queue(page)
     uvicorn.run(
         gr.mount_gradio_app(FastAPI(), page, path="/"), host="127.0.0.1", port=int(sys.argv[1]), log_level="warning"
     )

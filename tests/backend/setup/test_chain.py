@@ -11,10 +11,10 @@ from pathlib import Path
 
 import gguf
 import pytest
-from tests.backend.setup.test_embedded_model import write_gguf
 
 from backend.environment.environment import EnvironmentState, environments_in
 from backend.launch.models import list_models
+from tests.backend.setup.test_embedded_model import write_gguf
 from tests.fakes.engine_folder import STUB_SERVER
 from tests.fakes.wheelhouse import Wheelhouse
 

@@ -9,7 +9,6 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from tests.backend.setup.test_embedded_model import write_gguf
 
 from backend.environment.environment import EngineEnvironment
 from backend.errors import SetupError
@@ -17,6 +16,7 @@ from backend.launch.models import find_model, list_models
 from backend.setup.console import Console
 from backend.setup.model_install import EMBEDDED_MODEL, ModelInstaller, embedded_model_folder
 from backend.setup.setup_lock import setup_lock
+from tests.backend.setup.test_embedded_model import write_gguf
 from tests.fakes.engine_folder import make_environment
 
 
