@@ -19,6 +19,16 @@ _CAPABILITY_MAJOR, _CAPABILITY_MINOR, _SM_COUNT = 75, 76, 16  # CU_DEVICE_ATTRIB
 _UNRAISED_SHARED_BYTES = 48 * 1024  # more needs the function's attribute
 _NAME_BYTES = 256
 
+_OneParameter = ctypes.c_void_p * 1
+# Declared, because it is the one call in the path of every token: function, grid, block, shared bytes, stream, ...
+_LAUNCH_TYPES: tuple[Any, ...] = (
+    ctypes.c_void_p,
+    *[ctypes.c_uint] * 7,
+    ctypes.c_void_p,
+    _OneParameter,
+    ctypes.c_void_p,
+)
+
 Dim3 = tuple[int, int, int]
 
 
@@ -55,6 +65,7 @@ class Driver:
         except OSError as err:
             hint = "install the NVIDIA driver, R580 or older for a V100"
             raise ToolMissing(f"{library} does not load: {err}", hint) from err
+        self._library.cuLaunchKernel.argtypes = _LAUNCH_TYPES
         self.call("cuInit", 0)
 
     def call(self, name: str, *arguments: Any) -> None:
@@ -133,9 +144,8 @@ class Driver:
         stream: int = 0,
     ) -> None:
         """Queue one launch on `stream`; `arguments` is the kernel's only parameter, passed by value."""
-        pointers = (ctypes.c_void_p * 1)(ctypes.addressof(arguments))
-        handle, queue = ctypes.c_void_p(function.handle), ctypes.c_void_p(stream)
-        self.call("cuLaunchKernel", handle, *grid, *block, dynamic_shared_bytes, queue, pointers, None)
+        parameter = _OneParameter(ctypes.addressof(arguments))
+        self.call("cuLaunchKernel", function.handle, *grid, *block, dynamic_shared_bytes, stream, parameter, None)
 
     def allocate(self, size_bytes: int) -> int:
         """Address of new device memory; freed with `free`."""

@@ -116,12 +116,12 @@ class KernelLoader:
         self.driver = driver
         self._source = source or ImageSource()
         self._devices = driver.devices()
-        self._functions: dict[tuple[int, KernelVariant], Function] = {}
+        self._functions: dict[tuple[int, str], Function] = {}  # by name: hashing a whole variant takes microseconds
         self._lock = threading.Lock()
 
     def function(self, variant: KernelVariant, device_index: int) -> Function:
         """The kernel, loaded into the current context, which must be the card's primary one (torch's)."""
-        key = (device_index, variant)
+        key = (device_index, variant.name)
         function = self._functions.get(key)
         if function is None:
             with self._lock:

@@ -51,9 +51,9 @@ class Runtime:
 
     def launch(self, planned: Sequence[Launch], device: torch.device) -> None:
         """Queue launches on the device's current stream."""
-        index = device.index or 0
-        with torch.cuda.device(device):
-            stream = torch.cuda.current_stream(device).cuda_stream
+        index = torch.cuda.current_device() if device.index is None else device.index
+        with torch.cuda.device(index):
+            stream = torch.cuda.current_stream(index).cuda_stream
             for launch in planned:
                 self.loader.driver.launch(
                     self.loader.function(launch.variant, index),

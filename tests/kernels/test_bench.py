@@ -70,12 +70,12 @@ def test_without_a_card_the_reason_stands_where_the_times_would(predictor: Predi
     row = bench_row(BenchCase(KernelFamily.MERGE, "model", DECODE_8K, splits=20), predictor, bench)
     assert (row.card_us, row.baseline_us) == (None, None)
     assert row.note == bench.reason
-    assert "| none | none |  | torch" in render([row], bench.reason)
+    assert "| none | none |  | torch" in render([row], bench.reason, "model")
 
 
 def test_measured_times_are_shown_with_their_ratio() -> None:
     row = BenchRow("kv_write", "case", 1.0, 2.0, 30.0, 60.0, "indexed assignment in torch", "")
-    assert "| 1.0 | 2.0 | 50% | 30.0 | 60.0 | 0.50 of indexed assignment in torch |" in render([row], "a card")
+    assert "| 1.0 | 2.0 | 50% | 30.0 | 60.0 | 0.50 of indexed assignment in torch |" in render([row], "a card", "model")
 
 
 def test_without_the_timing_model_s_tools_the_rest_is_still_benched(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,8 +84,9 @@ def test_without_the_timing_model_s_tools_the_rest_is_still_benched(monkeypatch:
     assert isinstance(missing, NotPredicted)
     row = bench_row(BenchCase(KernelFamily.KV_WRITE, "model", DECODE_8K), missing, NotMeasured("no card"))
     assert row.predicted_us is None
-    assert "triton==3.6.0" in row.note
-    assert "no card" in row.note
+    assert "triton==3.6.0" in missing.reason
+    assert row.note == "no card"
+    assert f"prediction: {missing.reason}" in render([row], "none", missing.reason)
 
 
 def test_card_times_are_not_confused_with_predictions(predictor: Predictor) -> None:

@@ -94,7 +94,7 @@ def test_without_its_packages_the_timing_model_says_which_and_the_bench_goes_on(
     assert "pip install './kernels[predict]'" in predict.stderr
     bench = run_alone(installed, "-m", "dflash2", "bench", "--op", "kv_write")
     assert bench.returncode == 0, bench.stderr
-    assert "no prediction: No module named 'numpy'" in bench.stdout
+    assert "prediction: none: No module named 'numpy'" in bench.stdout
 
 
 def test_a_lost_cubin_is_noticed(installed: Path, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
 from dflash2.bench.cases import BenchCase, all_cases
-from dflash2.bench.measure import Bench, CardTimes, NotMeasured
+from dflash2.bench.measure import Bench, NotMeasured
 from dflash2.errors import ToolMissing
 from dflash2.extras import PREDICT_HINT
 from dflash2.variants import KernelFamily
@@ -24,7 +24,7 @@ HEAD = (
 
 @dataclass(frozen=True)
 class BenchRow:
-    """One case. Times in microseconds; None was not predicted or not measured, and `note` says why."""
+    """One case. Times in microseconds; None was not predicted, or not measured for the reason in `note`."""
 
     op: str
     case: str
@@ -43,10 +43,12 @@ def run(*, ops: Sequence[str], as_json: bool, measures: bool) -> int:
     chosen = [case for case in all_cases() if not ops or case.op in {KernelFamily(op) for op in ops}]
     rows = [bench_row(case, predictor, bench) for case in chosen]
     card = bench.reason if isinstance(bench, NotMeasured) else bench.card
+    prediction = predictor.reason if isinstance(predictor, NotPredicted) else "timing model, pessimistic setting"
     if as_json:
-        print(json.dumps({"label": LABEL, "card": card, "rows": [asdict(row) for row in rows]}, indent=1))
+        document = {"label": LABEL, "card": card, "prediction": prediction, "rows": [asdict(row) for row in rows]}
+        print(json.dumps(document, indent=1))
     else:
-        print(render(rows, card))
+        print(render(rows, card, prediction))
     return 0
 
 
@@ -67,30 +69,31 @@ def open_predictor() -> Predictor | NotPredicted:
 
         return make_predictor()
     except ModuleNotFoundError as err:
-        return NotPredicted(f"no prediction: {err}; {PREDICT_HINT}")
+        return NotPredicted(f"none: {err}; {PREDICT_HINT}")
     except ToolMissing as err:
-        return NotPredicted(f"no prediction: {err}")
+        return NotPredicted(f"none: {err}")
 
 
 def bench_row(case: BenchCase, predictor: Predictor | NotPredicted, bench: Bench | NotMeasured) -> BenchRow:
     """Predict one case and measure it, as far as this machine can."""
-    predicted_us, op_us, baseline_us, baseline, notes = None, None, None, "", []
-    if isinstance(predictor, NotPredicted):
-        notes.append(predictor.reason)
-    else:
-        predicted_us = predictor(case) * 1e6
-    times = bench if isinstance(bench, NotMeasured) else bench.measure(case)
-    if isinstance(times, CardTimes):
-        op_us, baseline_us, baseline = times.op_us, times.baseline_us, times.baseline
-    else:
-        notes.append(times.reason)
     roofline_us = case.roofline_s * 1e6
-    return BenchRow(case.op, case.label, roofline_us, predicted_us, op_us, baseline_us, baseline, "; ".join(notes))
+    predicted_us = None if isinstance(predictor, NotPredicted) else predictor(case) * 1e6
+    times = bench if isinstance(bench, NotMeasured) else bench.measure(case)
+    if isinstance(times, NotMeasured):
+        return BenchRow(case.op, case.label, roofline_us, predicted_us, None, None, "", times.reason)
+    return BenchRow(case.op, case.label, roofline_us, predicted_us, times.op_us, times.baseline_us, times.baseline, "")
 
 
-def render(rows: Sequence[BenchRow], card: str) -> str:
-    """A Markdown table."""
-    lines = [LABEL, f"this card: {card}", "", HEAD, "|---|---|---|---|---|---|---|---|---|"]
+def render(rows: Sequence[BenchRow], card: str, prediction: str) -> str:
+    """A Markdown table under what was measured on and what predicted."""
+    lines = [
+        LABEL,
+        f"this card: {card}",
+        f"prediction: {prediction}",
+        "",
+        HEAD,
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
     for row in rows:
         share = "" if row.predicted_us is None else f"{row.roofline_us / row.predicted_us:.0%}"
         v100 = f"{row.roofline_us:.1f} | {_time(row.predicted_us)} | {share}"
