@@ -23,9 +23,11 @@ from dflash2.arguments import (
     small_magic,
     word_magic,
 )
+from dflash2.errors import ShapeUnsupported
 from dflash2.variants import DecodeTile, KernelVariant, MergeTile, PrefillTile
 
 Dim3 = tuple[int, int, int]
+MOST_GROUPED_COLUMNS = 65536
 ArgumentsT = TypeVar("ArgumentsT", bound=ctypes.Structure)
 
 
@@ -181,6 +183,10 @@ def decode_launch(
     tile = variant.tile
     if not isinstance(tile, DecodeTile):
         raise TypeError(f"{variant.name} is no decode kernel")
+    columns = queries.longest * queries.group_size
+    if columns * queries.group_size >= MOST_GROUPED_COLUMNS:  # beyond it small_magic divides wrongly
+        asked = f"{queries.longest} query tokens of {queries.group_size} heads a group"
+        raise ShapeUnsupported(f"{asked} are too many for decode attention", "use prefill attention")
     arguments = _filled(
         DecodeArguments,
         query=queries.query,
@@ -202,7 +208,7 @@ def decode_launch(
         cache=cache.arguments(),
         scoring=scoring(scale=score.scale, softcap=score.softcap, window=score.window),
     )
-    column_blocks = math.ceil(queries.longest * queries.group_size / tile.columns)
+    column_blocks = math.ceil(columns / tile.columns)
     return Launch(variant, (column_blocks, partials.splits, queries.sequences * queries.kv_heads), arguments)
 
 

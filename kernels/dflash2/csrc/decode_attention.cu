@@ -184,18 +184,39 @@ DEVICE void mask_scores(float (&score)[8], int first, int end, const int (&posit
   }
 }
 
+using Positions = int[Tile::column_tiles][4];  // of the columns whose maxima a lane holds
+
+DEVICE void load_positions(Positions& position, const Columns& columns, const LaneMap& lane) {
+#pragma unroll
+  for (int m = 0; m < Tile::column_tiles; m++)
+#pragma unroll
+    for (int x = 0; x < 4; x++) position[m][x] = columns.position(8 * m + accumulator_column(lane, element_of(x)));
+}
+
+// Probabilities of one tile of keys; sums and outputs so far are brought to the new maximum.
+DEVICE void weigh_tile(Probabilities& p, Output& output, Softmax& softmax, Scores& score, KeyRange tile,
+                       const Positions& position, int window, const Scoring& scoring, const LaneMap& lane) {
+#pragma unroll
+  for (int m = 0; m < Tile::column_tiles; m++) {
+    if (scoring.softcap_inner != 0.f)
+#pragma unroll
+      for (int i = 0; i < 8; i++) score[m][i] = tanh_approx(score[m][i] * scoring.softcap_inner);
+    mask_scores(score[m], tile.begin, tile.end, position[m], window, lane);
+    float decay[4], factor[4];
+    update_softmax(score[m], p[m], softmax.maximum[m], decay, scoring.scale_log2);
+    move_to_output(factor, decay, lane);
+    scale_output(output[m], softmax.sum[m], factor);
+  }
+}
+
 // Attends to the keys of a share, from tile.begin to `end`. The first tile is as large as can be, so that its first
 // loads, `k[0]` at `offset`, could leave before the size of the others was known.
 DEVICE void attend(Output& output, Softmax& softmax, KeyBatches& k, u32 offset, KeyRange tile, int end,
                    const KeySource& source, const DecodeArguments& args, const Columns& columns, const half_bits* query,
                    const LaneMap& lane) {
   const int window = args.scoring.window > 0 ? args.scoring.window : 0x7fffffff, tile_keys = even_tile(end - tile.end);
-  int position[Tile::column_tiles][4];
-#pragma unroll
-  for (int m = 0; m < Tile::column_tiles; m++)
-#pragma unroll
-    for (int x = 0; x < 4; x++) position[m][x] = columns.position(8 * m + accumulator_column(lane, element_of(x)));
-
+  Positions position;
+  load_positions(position, columns, lane);
   while (tile.begin < tile.end) {
     const KeyRange next = {tile.end, min(tile.end + tile_keys, end)};
     const u32 next_offset = source.locate(args.cache, next, lane);
@@ -210,17 +231,7 @@ DEVICE void attend(Output& output, Softmax& softmax, KeyBatches& k, u32 offset, 
     for (int step = kEarlyValues; step < kValueDepth; step++)
       load_values(v[step], args.cache.values, offset, step, lane);
     Probabilities p;
-#pragma unroll
-    for (int m = 0; m < Tile::column_tiles; m++) {
-      if (args.scoring.softcap_inner != 0.f)
-#pragma unroll
-        for (int i = 0; i < 8; i++) score[m][i] = tanh_approx(score[m][i] * args.scoring.softcap_inner);
-      mask_scores(score[m], tile.begin, tile.end, position[m], window, lane);
-      float decay[4], factor[4];
-      update_softmax(score[m], p[m], softmax.maximum[m], decay, args.scoring.scale_log2);
-      move_to_output(factor, decay, lane);
-      scale_output(output[m], softmax.sum[m], factor);
-    }
+    weigh_tile(p, output, softmax, score, tile, position, window, args.scoring, lane);
 #pragma unroll
     for (int step = 0; step < kValueSteps; step++) {
       accumulate_step(output, softmax, p, v[step % kValueDepth], step, lane);
@@ -268,9 +279,7 @@ extern "C" __global__ void __launch_bounds__(Tile::threads, BLOCKS_PER_SM) ENTRY
   }
   if (!columns.exists(0)) return;
   if (warp_share(visible, split, 0, args).begin >= visible.end) {  // only with several splits: every query sees itself
-    float2* partial = reinterpret_cast<float2*>(args.partial_statistic) + (u64)split * args.row_count;
-    if (threadIdx.x < Tile::columns && columns.exists(threadIdx.x))
-      partial[columns.row(threadIdx.x)] = make_float2(minus_infinity(), 0.f);
+    store_empty_split(args, columns);
     return;
   }
   load_query_tile(query, args, columns);
@@ -281,21 +290,8 @@ extern "C" __global__ void __launch_bounds__(Tile::threads, BLOCKS_PER_SM) ENTRY
   attend(output, softmax, k, offset, first_tile, share.end, source, args, columns, query, lane);
 
   publish_statistics(statistics, softmax, warp, lane);
-  float4* exchange = reinterpret_cast<float4*>(shared + Tile::exchange_at);
 #pragma unroll
-  for (int m = 0; m < Tile::column_tiles; m++) {
-    const int column = 8 * m + output_column(lane, 0) + 2 * (warp & 1);
-    BlockStatistics all;
-    float4 total[kQuadsAThread];
-#pragma unroll
-    for (int round = 0; round < Tile::rounds; round++) {
-      if (m + round > 0) __syncthreads();  // the outputs of the round before have been read
-      publish_output(exchange, output[m], round, warp);
-      __syncthreads();
-      if (round == 0) combine_statistics(all, statistics, column, args.scoring.scale_log2);
-      if (round == 0 && args.split_count > 1) store_statistic(all, args, columns, column + lane.odd, warp, lane);
-      add_warps(total + round * kRoundQuadsAThread, exchange, all);
-    }
-    store_outputs(total, all, args, columns, column + lane.odd, warp, lane);
-  }
+  for (int m = 0; m < Tile::column_tiles; m++)
+    combine_outputs(output[m], statistics, reinterpret_cast<float4*>(shared + Tile::exchange_at), args, columns, m,
+                    warp, lane);
 }

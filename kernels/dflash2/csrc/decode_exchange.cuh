@@ -131,3 +131,29 @@ DEVICE void store_outputs(const float4 (&total)[kQuadsAThread], const BlockStati
       if (i + 1 < kQuadsAThread || has_last) *reinterpret_cast<uint2*>(output + 64 * i) = pack_four(o[i], inverse);
   }
 }
+
+// Adds up the warps' outputs of column tile m and writes them.
+DEVICE void combine_outputs(const float (&output)[Tile::dim_pairs * 2][8], const WarpStatistics& statistics,
+                            float4* exchange, const DecodeArguments& args, const Columns& columns, int m, int warp,
+                            const LaneMap& lane) {
+  const int column = 8 * m + output_column(lane, 0) + 2 * (warp & 1);
+  BlockStatistics all;
+  float4 total[kQuadsAThread];
+#pragma unroll
+  for (int round = 0; round < Tile::rounds; round++) {
+    if (m + round > 0) __syncthreads();  // the outputs of the round before have been read
+    publish_output(exchange, output, round, warp);
+    __syncthreads();
+    if (round == 0) combine_statistics(all, statistics, column, args.scoring.scale_log2);
+    if (round == 0 && args.split_count > 1) store_statistic(all, args, columns, column + lane.odd, warp, lane);
+    add_warps(total + round * kRoundQuadsAThread, exchange, all);
+  }
+  store_outputs(total, all, args, columns, column + lane.odd, warp, lane);
+}
+
+// What a split leaves that has no keys: statistics by which the merge knows.
+DEVICE void store_empty_split(const DecodeArguments& args, const Columns& columns) {
+  float2* partial = reinterpret_cast<float2*>(args.partial_statistic) + (u64)blockIdx.y * args.row_count;
+  if (threadIdx.x < Tile::columns && columns.exists(threadIdx.x))
+    partial[columns.row(threadIdx.x)] = make_float2(minus_infinity(), 0.f);
+}

@@ -85,10 +85,9 @@ DEVICE float reduce_over_keys(float value, Combine combine) {
   return combine(value, __shfl_xor_sync(kAllLanes, value, 16));
 }
 
-// Turns the scores of one query tile into probabilities relative to the new maximum and returns in `decay` what the old
-// sums and outputs must be multiplied by. Sums add the rounded probabilities, so that rounding cancels in the quotient.
-DEVICE void update_softmax(float (&score)[Tile::key_tiles][8], u32 (&p)[Tile::key_tiles][2][2], float (&maximum)[4],
-                           float (&sum)[4], float (&decay)[4], float scale_log2) {
+// Raises the maxima of one query tile by its scores, turns the scores into exponentials relative to them, and returns
+// in `decay` what older sums and outputs must be multiplied by.
+DEVICE void exponentiate(float (&score)[Tile::key_tiles][8], float (&maximum)[4], float (&decay)[4], float scale_log2) {
 #pragma unroll
   for (int x = 0; x < 4; x++) {
     const int i = element_of(x);
@@ -106,21 +105,23 @@ DEVICE void update_softmax(float (&score)[Tile::key_tiles][8], u32 (&p)[Tile::ke
       score[n][i + 2] = exp2_approx((score[n][i + 2] - reference) * scale_log2);
     }
   }
+}
+
+// Rounds the exponentials to FP16 and adds them to the sums as rounded, so that rounding cancels in the quotient.
+DEVICE void round_and_add(u32 (&p)[Tile::key_tiles][2][2], float (&sum)[4],
+                          const float (&exponential)[Tile::key_tiles][8]) {
 #pragma unroll
-  for (int y = 0; y < 2; y++) {
-    sum[2 * y] *= decay[2 * y];
-    sum[2 * y + 1] *= decay[2 * y + 1];
+  for (int y = 0; y < 2; y++)
 #pragma unroll
     for (int n = 0; n < Tile::key_tiles; n++)
 #pragma unroll
       for (int step = 0; step < 2; step++) {
         const int i = 4 * y + 2 * step;
-        const u32 pair = pack_halves(to_half(score[n][i]), to_half(score[n][i + 1]));
+        const u32 pair = pack_halves(to_half(exponential[n][i]), to_half(exponential[n][i + 1]));
         p[n][step][y] = pair;
         sum[2 * y] += low_half(pair);
         sum[2 * y + 1] += high_half(pair);
       }
-  }
 }
 
 // Brings a value a query from the lanes of S^T to those of O^T: factor[group][y] belongs to elements with
@@ -195,35 +196,7 @@ DEVICE void accumulate_output(Output& output, const Probabilities& p, const half
   }
 }
 
-extern "C" __global__ void __launch_bounds__(Tile::threads, BLOCKS_PER_SM) ENTRY_POINT(PrefillArguments args) {
-  DYNAMIC_SHARED(shared);
-  half_bits* query_tile = reinterpret_cast<half_bits*>(shared);
-  half_bits* key_tile = query_tile + Tile::block_rows * Tile::row;
-  half_bits* value_tile = key_tile + Tile::keys * Tile::row;
-  const LaneMap lane = lane_map(threadIdx.x % kWarpSize);
-  const int head = blockIdx.x, warp_row = threadIdx.x / kWarpSize * Tile::warp_rows;
-  const Sequence seq = load_sequence(args, blockIdx.y);
-  const int first_query = (int)(gridDim.z - 1 - blockIdx.z) * Tile::block_rows;
-  if (first_query >= seq.query_count) return;
-
-  const int window = args.scoring.window > 0 ? args.scoring.window : 0x7fffffff;
-  const bool has_queries = first_query + warp_row < seq.query_count;  // the warp's: it helps to copy in any case
-  const int position = first_query + seq.shift;                       // of the block's first query
-  const int lowest = max(0, position - window + 1);
-  const int first_block = lowest / Tile::keys;
-  const int last_block = (min(first_query + Tile::block_rows, seq.query_count) - 1 + seq.shift) / Tile::keys;
-
-  const KeySource source = {args.cache, args.cache.block_table + (u64)blockIdx.y * args.cache.block_table_stride,
-                            head / args.group_size * args.cache.head_stride_chunks, lowest, seq.key_count};
-  RowPages pages;
-  uint4 staged[Tile::copies];
-  fetch_pages(pages, source, first_block * Tile::keys);
-  fetch_tile(staged, args.cache.keys, source, pages, first_block * Tile::keys);
-  load_query_tile(query_tile, args, seq, first_query, head);
-  store_tile<query_key_swizzle>(key_tile, staged);
-
-  Output output;
-  Softmax softmax;
+DEVICE void clear(Output& output, Softmax& softmax) {
 #pragma unroll
   for (int g = 0; g < Tile::query_groups; g++)
 #pragma unroll
@@ -237,46 +210,109 @@ extern "C" __global__ void __launch_bounds__(Tile::threads, BLOCKS_PER_SM) ENTRY
       softmax.maximum[t][x] = minus_infinity();
       softmax.sum[t][x] = 0.f;
     }
-  __syncthreads();
+}
 
-  for (int block = first_block; block <= last_block; block++) {
-    const int distance = position + warp_row - block * Tile::keys;  // of the warp's first query from the first key
-    const bool is_seen = has_queries && distance + Tile::warp_rows > 0 && distance - (Tile::keys - 1) < window;
-    const bool is_last = block == last_block;
-    fetch_tile(staged, args.cache.values, source, pages, block * Tile::keys);
-    if (!is_last) fetch_pages(pages, source, (block + 1) * Tile::keys);
-    Probabilities p;
-    if (is_seen) {
-      Scores score;
-      float decay[Tile::query_tiles][4];
-      Factors factor;
-      multiply_scores(score, key_tile, query_tile + warp_row * Tile::row, lane);
-      if (args.scoring.softcap_inner != 0.f) cap_scores(score, args.scoring.softcap_inner);
-      if (distance < Tile::keys - 1 || distance + Tile::warp_rows - 1 >= window)
-        mask_scores(score, distance, window, lane);
-#pragma unroll
-      for (int t = 0; t < Tile::query_tiles; t++)
-        update_softmax(score[t], p[t], softmax.maximum[t], softmax.sum[t], decay[t], args.scoring.scale_log2);
-      move_to_output(factor, decay, lane);
-      scale_output(output, factor);
-    }
-    store_tile<value_swizzle>(value_tile, staged);
-    __syncthreads();  // V is complete; nobody reads K any more
-    if (!is_last) fetch_tile(staged, args.cache.keys, source, pages, (block + 1) * Tile::keys);
-    if (is_seen) accumulate_output(output, p, value_tile, lane);
-    if (!is_last) store_tile<query_key_swizzle>(key_tile, staged);
-    __syncthreads();  // K is complete; nobody reads V any more
-  }
-
+// One over each query's sum; a query that sees no key gets zero.
+DEVICE void invert_sums(Factors& inverse_sum, const Softmax& softmax, const LaneMap& lane) {
   float inverse[Tile::query_tiles][4];
 #pragma unroll
   for (int t = 0; t < Tile::query_tiles; t++)
 #pragma unroll
     for (int x = 0; x < 4; x++) {
       const float sum = reduce_over_keys(softmax.sum[t][x], [](float a, float b) { return a + b; });
-      inverse[t][x] = sum > 0.f ? reciprocal_approx(sum) : 0.f;  // a query that sees no key gets zero
+      inverse[t][x] = sum > 0.f ? reciprocal_approx(sum) : 0.f;
     }
-  Factors inverse_sum;
   move_to_output(inverse_sum, inverse, lane);
-  store_output(output, inverse_sum, query_tile + warp_row * Tile::row, args, seq, first_query + warp_row, head, lane);
+}
+
+// The keys that a block walks, and how far each warp's queries stand from them.
+struct Walk {
+  int position;  // of the block's first query
+  int window;    // keys a query sees, itself included
+  int lowest;    // first key that any query sees
+  int first_tile, last_tile;
+
+  // Position of the warp's first query minus the first key of a tile.
+  DEVICE int distance(int tile, int warp_row) const { return position + warp_row - tile * Tile::keys; }
+  DEVICE bool is_seen(int distance) const {
+    return distance + Tile::warp_rows > 0 && distance - (Tile::keys - 1) < window;
+  }
+  DEVICE bool needs_mask(int distance) const {
+    return distance < Tile::keys - 1 || distance + Tile::warp_rows - 1 >= window;
+  }
+};
+
+DEVICE Walk plan_walk(const PrefillArguments& args, const Sequence& seq, int first_query) {
+  const int position = first_query + seq.shift, window = args.scoring.window > 0 ? args.scoring.window : 0x7fffffff;
+  const int lowest = max(0, position - window + 1);
+  const int last_query = min(first_query + Tile::block_rows, seq.query_count) - 1;
+  return {position, window, lowest, lowest / Tile::keys, (last_query + seq.shift) / Tile::keys};
+}
+
+// Probabilities of the warp's queries for one tile of keys; sums and outputs so far are brought to the new maximum.
+DEVICE void weigh_tile(Probabilities& p, Output& output, Softmax& softmax, const half_bits* keys,
+                       const half_bits* queries, const Walk& walk, int distance, const Scoring& scoring,
+                       const LaneMap& lane) {
+  Scores score;
+  float decay[Tile::query_tiles][4];
+  Factors factor;
+  multiply_scores(score, keys, queries, lane);
+  if (scoring.softcap_inner != 0.f) cap_scores(score, scoring.softcap_inner);
+  if (walk.needs_mask(distance)) mask_scores(score, distance, walk.window, lane);
+#pragma unroll
+  for (int t = 0; t < Tile::query_tiles; t++) {
+    exponentiate(score[t], softmax.maximum[t], decay[t], scoring.scale_log2);
+#pragma unroll
+    for (int x = 0; x < 4; x++) softmax.sum[t][x] *= decay[t][x];
+    round_and_add(p[t], softmax.sum[t], score[t]);
+  }
+  move_to_output(factor, decay, lane);
+  scale_output(output, factor);
+}
+
+extern "C" __global__ void __launch_bounds__(Tile::threads, BLOCKS_PER_SM) ENTRY_POINT(PrefillArguments args) {
+  DYNAMIC_SHARED(shared);
+  half_bits* query_tile = reinterpret_cast<half_bits*>(shared);
+  half_bits* key_tile = query_tile + Tile::block_rows * Tile::row;
+  half_bits* value_tile = key_tile + Tile::keys * Tile::row;
+  const LaneMap lane = lane_map(threadIdx.x % kWarpSize);
+  const int head = blockIdx.x, warp_row = threadIdx.x / kWarpSize * Tile::warp_rows;
+  const Sequence seq = load_sequence(args, blockIdx.y);
+  const int first_query = (int)(gridDim.z - 1 - blockIdx.z) * Tile::block_rows;
+  if (first_query >= seq.query_count) return;
+  half_bits* warp_queries = query_tile + warp_row * Tile::row;
+  const bool has_queries = first_query + warp_row < seq.query_count;  // the warp's: it helps to copy in any case
+  const Walk walk = plan_walk(args, seq, first_query);
+  const KeySource source = {args.cache, args.cache.block_table + (u64)blockIdx.y * args.cache.block_table_stride,
+                            head / args.group_size * args.cache.head_stride_chunks, walk.lowest, seq.key_count};
+
+  RowPages pages;
+  uint4 staged[Tile::copies];  // K and V in turn: one is loaded while the other is multiplied
+  fetch_pages(pages, source, walk.first_tile * Tile::keys);
+  fetch_tile(staged, args.cache.keys, source, pages, walk.first_tile * Tile::keys);
+  load_query_tile(query_tile, args, seq, first_query, head);
+  store_tile<query_key_swizzle>(key_tile, staged);
+  Output output;
+  Softmax softmax;
+  clear(output, softmax);
+  __syncthreads();
+
+  for (int tile = walk.first_tile; tile <= walk.last_tile; tile++) {
+    const int distance = walk.distance(tile, warp_row);
+    const bool is_seen = has_queries && walk.is_seen(distance), is_last = tile == walk.last_tile;
+    fetch_tile(staged, args.cache.values, source, pages, tile * Tile::keys);
+    if (!is_last) fetch_pages(pages, source, (tile + 1) * Tile::keys);
+    Probabilities p;
+    if (is_seen) weigh_tile(p, output, softmax, key_tile, warp_queries, walk, distance, args.scoring, lane);
+    store_tile<value_swizzle>(value_tile, staged);
+    __syncthreads();  // V is complete; nobody reads K any more
+    if (!is_last) fetch_tile(staged, args.cache.keys, source, pages, (tile + 1) * Tile::keys);
+    if (is_seen) accumulate_output(output, p, value_tile, lane);
+    if (!is_last) store_tile<query_key_swizzle>(key_tile, staged);
+    __syncthreads();  // K is complete; nobody reads V any more
+  }
+
+  Factors inverse_sum;
+  invert_sums(inverse_sum, softmax, lane);
+  store_output(output, inverse_sum, warp_queries, args, seq, first_query + warp_row, head, lane);
 }
