@@ -242,11 +242,12 @@ struct Walk {
   }
 };
 
-DEVICE Walk plan_walk(const PrefillArguments& args, const Sequence& seq, int first_query) {
-  const int position = first_query + seq.shift, window = args.scoring.window > 0 ? args.scoring.window : 0x7fffffff;
+DEVICE Walk plan_walk(const PrefillArguments& args, const Sequence& sequence, int first_query) {
+  const int position = first_query + sequence.shift,
+            window = args.scoring.window > 0 ? args.scoring.window : 0x7fffffff;
   const int lowest = max(0, position - window + 1);
-  const int last_query = min(first_query + Tile::block_rows, seq.query_count) - 1;
-  return {position, window, lowest, lowest / Tile::keys, (last_query + seq.shift) / Tile::keys};
+  const int last_query = min(first_query + Tile::block_rows, sequence.query_count) - 1;
+  return {position, window, lowest, lowest / Tile::keys, (last_query + sequence.shift) / Tile::keys};
 }
 
 // Probabilities of the warp's queries for one tile of keys; sums and outputs so far are brought to the new maximum.
@@ -277,20 +278,20 @@ extern "C" __global__ void __launch_bounds__(Tile::threads, BLOCKS_PER_SM) ENTRY
   half_bits* value_tile = key_tile + Tile::keys * Tile::row;
   const LaneMap lane = lane_map(threadIdx.x % kWarpSize);
   const int head = blockIdx.x, warp_row = threadIdx.x / kWarpSize * Tile::warp_rows;
-  const Sequence seq = load_sequence(args, blockIdx.y);
+  const Sequence sequence = load_sequence(args, blockIdx.y);
   const int first_query = (int)(gridDim.z - 1 - blockIdx.z) * Tile::block_rows;
-  if (first_query >= seq.query_count) return;
+  if (first_query >= sequence.query_count) return;
   half_bits* warp_queries = query_tile + warp_row * Tile::row;
-  const bool has_queries = first_query + warp_row < seq.query_count;  // the warp's: it helps to copy in any case
-  const Walk walk = plan_walk(args, seq, first_query);
+  const bool has_queries = first_query + warp_row < sequence.query_count;  // the warp's: it helps to copy in any case
+  const Walk walk = plan_walk(args, sequence, first_query);
   const KeySource source = {args.cache, args.cache.block_table + (u64)blockIdx.y * args.cache.block_table_stride,
-                            head / args.group_size * args.cache.head_stride_chunks, walk.lowest, seq.key_count};
+                            head / args.group_size * args.cache.head_stride_chunks, walk.lowest, sequence.key_count};
 
   RowPages pages;
   uint4 staged[Tile::copies];  // K and V in turn: one is loaded while the other is multiplied
   fetch_pages(pages, source, walk.first_tile * Tile::keys);
   fetch_tile(staged, args.cache.keys, source, pages, walk.first_tile * Tile::keys);
-  load_query_tile(query_tile, args, seq, first_query, head);
+  load_query_tile(query_tile, args, sequence, first_query, head);
   store_tile<query_key_swizzle>(key_tile, staged);
   Output output;
   Softmax softmax;
@@ -314,5 +315,5 @@ extern "C" __global__ void __launch_bounds__(Tile::threads, BLOCKS_PER_SM) ENTRY
 
   Factors inverse_sum;
   invert_sums(inverse_sum, softmax, lane);
-  store_output(output, inverse_sum, warp_queries, args, seq, first_query + warp_row, head, lane);
+  store_output(output, inverse_sum, warp_queries, args, sequence, first_query + warp_row, head, lane);
 }

@@ -47,20 +47,22 @@ DEVICE void store_tile(half_bits* tile, const uint4 (&staged)[Tile::copies]) {
   }
 }
 
-DEVICE void load_query_tile(half_bits* tile, const PrefillArguments& args, const Sequence& seq, int first, int head) {
+DEVICE void load_query_tile(half_bits* tile, const PrefillArguments& args, const Sequence& sequence, int first,
+                            int head) {
   const half_bits* query =
-      args.query + (u64)(seq.first_query + first) * args.query_token_stride + head * Tile::head_dim;
+      args.query + (u64)(sequence.first_query + first) * args.query_token_stride + head * Tile::head_dim;
   for (int index = threadIdx.x; index < Tile::block_rows * Tile::chunks; index += Tile::threads) {
     const int row = index / Tile::chunks, chunk = index % Tile::chunks;
     const half_bits* source = query + (u64)row * args.query_token_stride + chunk * kChunkHalves;
-    const uint4 value = first + row < seq.query_count ? load_chunk_global(source) : zero_chunk();
+    const uint4 value = first + row < sequence.query_count ? load_chunk_global(source) : zero_chunk();
     store_chunk(tile + row * Tile::row + (chunk ^ query_key_swizzle(row)) * kChunkHalves, value);
   }
 }
 
 // Writes the normalised output through the warp's own rows of the Q tile, so that global stores are whole chunks.
 DEVICE void store_output(const Output& output, const Factors& inverse_sum, half_bits* rows,
-                         const PrefillArguments& args, const Sequence& seq, int first, int head, const LaneMap& lane) {
+                         const PrefillArguments& args, const Sequence& sequence, int first, int head,
+                         const LaneMap& lane) {
 #pragma unroll
   for (int g = 0; g < Tile::query_groups; g++)
 #pragma unroll
@@ -72,11 +74,12 @@ DEVICE void store_output(const Output& output, const Factors& inverse_sum, half_
         rows[row * Tile::row + chunk * kChunkHalves + 4 * (d & 1) + (i & 2) + lane.odd] = to_half(value);
       }
   __syncwarp();
-  half_bits* target = args.output + (u64)(seq.first_query + first) * args.output_token_stride + head * Tile::head_dim;
+  half_bits* target =
+      args.output + (u64)(sequence.first_query + first) * args.output_token_stride + head * Tile::head_dim;
   for (int index = threadIdx.x % kWarpSize; index < Tile::warp_rows * Tile::chunks; index += kWarpSize) {
     const int row = index / Tile::chunks, chunk = index % Tile::chunks;
     const uint4 value = load_chunk(rows + row * Tile::row + (chunk ^ query_key_swizzle(row)) * kChunkHalves);
-    if (first + row < seq.query_count)
+    if (first + row < sequence.query_count)
       store_chunk(target + (u64)row * args.output_token_stride + chunk * kChunkHalves, value);
   }
 }
