@@ -25,7 +25,7 @@ from backend.errors import PanelError, SettingsError
 from backend.panel import Panel
 from backend.settings import Settings, read_settings
 from ui import page
-from ui.live import serve_live
+from ui.live import MAX_MESSAGE_CHARACTERS, serve_live
 from ui.theme import FAVICON, page_head, page_theme
 from ui.visitor import BrowserCookie
 
@@ -138,7 +138,7 @@ def _serve(settings: Settings) -> int:
             log_level="warning",
             log_config=None,
             timeout_graceful_shutdown=5,
-            ws_max_size=64 * 1024,
+            ws_max_size=MAX_MESSAGE_CHARACTERS * 4,
             ws_ping_interval=20,
             server_header=False,
             access_log=False,

@@ -16,7 +16,6 @@ class LiveClient:
         self._address = address
         self._http = httpx.AsyncClient(base_url=address, timeout=30, trust_env=False, cookies=cookies)
         self._socket: websockets.ClientConnection | None = None
-        self._send_index: int | None = None
         self.frames: list[dict[str, Any]] = []
 
     @property
@@ -27,9 +26,6 @@ class LiveClient:
     async def __aenter__(self) -> Self:
         response = await self._http.get("/")
         response.raise_for_status()
-        config = (await self._http.get("/config")).json()
-        send_button = next(c["id"] for c in config["components"] if c["props"].get("elem_id") == "vp-send")
-        self._send_index = next(d["id"] for d in config["dependencies"] if [send_button, "click"] in d["targets"])
         self._socket = await self.connect()
         return self
 
@@ -51,10 +47,9 @@ class LiveClient:
             await self._socket.close()
         await self._http.aclose()
 
-    async def press_send(self, words: str) -> httpx.Response:
+    async def press_send(self, words: str) -> None:
         """What the Send button does."""
-        body = {"data": [words], "fn_index": self._send_index, "session_hash": "test"}
-        return await self._http.post("/gradio_api/run/predict", json=body)
+        await self.tell({"do": "chat.send", "text": words})
 
     async def tell(self, message: dict[str, Any]) -> None:
         """Send an action or a wish over the WebSocket."""

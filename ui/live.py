@@ -26,7 +26,7 @@ SEND_TIMEOUT_S = 10.0  # a reader this slow is dropped; its page connects anew a
 BEAT_S = 10.0
 FLEET_INTERVAL_S = 0.1
 CHAT_INTERVAL_S = 0.05  # a flush per token costs a core at high rates, and nobody reads faster
-MAX_MESSAGE_BYTES = 16 * 1024
+MAX_MESSAGE_CHARACTERS = 256 * 1024  # a question may have 200,000 characters
 MAX_ACTIONS = 8  # of one tab at a time
 POLICY_VIOLATION = 1008
 _SCRIPT_WORDS = (
@@ -102,7 +102,7 @@ class LiveTab:
         while True:
             words = await self._websocket.receive_text()
             try:
-                message = json.loads(words) if len(words) <= MAX_MESSAGE_BYTES else None
+                message = json.loads(words) if len(words) <= MAX_MESSAGE_CHARACTERS else None
             except ValueError:
                 message = None
             if not isinstance(message, dict):
@@ -131,9 +131,11 @@ class LiveTab:
         self._actions.add(task)
         task.add_done_callback(self._actions.discard)
 
-    async def _act(self, action: Callable[[], Awaitable[None]]) -> None:
+    async def _act(self, action: Callable[[], Awaitable[list[Frame] | None]]) -> None:
         try:
-            await action()
+            await self._send(await action() or [])
+        except (WebSocketDisconnect, TimeoutError, RuntimeError) as err:
+            log.info("a tab left before its action had ended: %r", err)
         except PanelError as err:
             await self._toast(str(err))
         except Exception:  # the edge of the page: whatever failed, the person is told and the log has it all

@@ -34,6 +34,17 @@
       toast(volta.word("copy_failed"), "error");
     }
   }
+  const messageBox = () => document.querySelector("#vp-message textarea");
+  function setMessage(text) { // Gradio's box keeps a value of its own, which follows the input event
+    const box = messageBox();
+    box.value = text;
+    box.dispatchEvent(new Event("input", { bubbles: true }));
+  }
+  function sendMessage() {
+    const text = messageBox().value;
+    if (!text.trim() || document.body.classList.contains("vp-answering")) return;
+    if (!volta.send({ do: "chat.send", text })) toast(volta.word("bar.reconnecting"), "error");
+  }
   const showTab = (name) => document.getElementById(`vp-tab-${name}-button`)?.click();
 
   const local = {
@@ -48,6 +59,8 @@
   };
 
   document.addEventListener("click", (event) => {
+    if (event.target.closest("#vp-send")) return void sendMessage();
+    if (event.target.closest("#vp-stop")) return void volta.send({ do: "chat.stop" });
     const button = event.target.closest("[data-do]");
     if (!button) return;
     const action = button.dataset.do;
@@ -58,16 +71,21 @@
   document.addEventListener("change", (event) => {
     if (event.target.dataset?.do === "chat.engine") volta.send({ do: "chat.engine", engine: event.target.value });
   });
-  // Enter that ends an input method's composition (Chinese, Japanese) must not send the half-written message.
   document.addEventListener("keydown", (event) => {
-    if (event.key === "Enter" && (event.isComposing || event.keyCode === 229)) event.stopPropagation();
-    if (event.key === "Escape" && document.body.classList.contains("vp-answering")) document.getElementById("vp-stop")?.click();
+    if (event.key === "Escape" && document.body.classList.contains("vp-answering")) volta.send({ do: "chat.stop" });
+    if (event.key !== "Enter" || event.target !== messageBox() || event.shiftKey) return;
+    event.stopPropagation();
+    // Enter that ends an input method's composition (Chinese, Japanese) must not send the half-written message.
+    if (event.isComposing || event.keyCode === 229) return;
+    event.preventDefault();
+    sendMessage();
   }, true);
 
   // The chat fills the window below the bar, and the bar grows with its engines and cards.
   const measureBar = new ResizeObserver(([entry]) => document.documentElement.style.setProperty("--vp-bar-height", `${entry.target.offsetHeight}px`));
   volta.bar = (element, relabel) => { volta.attach(element); measureBar.observe(document.getElementById("vp-bar")); volta.relabel = relabel; };
 
+  volta.on("sent", () => setMessage(""));
   volta.on("toast", ({ text, kind }) => toast(text, kind));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", showTheme);
   const begin = () => { showTheme(); volta.start(); };
