@@ -1,4 +1,6 @@
 # make run     set up what is missing, then open the panel
+# make setup   only set up
+# make dev     set up, and what the tests need
 # make test    all tests at their short counts (what CI runs)
 # make status  what is installed
 # make prove   the same tests at full counts; writes tests/results/

@@ -6,6 +6,7 @@ import logging
 import os
 import socket
 import sys
+import threading
 import webbrowser
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -33,6 +34,7 @@ log = logging.getLogger("volta")
 
 SHIPPED_PRESETS = Path(__file__).parent / "presets"
 GRADIO_QUEUE_POLL_S = 0.25
+BACKLOG = 2048  # connections that wait to be accepted
 _LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
 
 
@@ -50,7 +52,9 @@ def build_app(panel: Panel) -> FastAPI:
     app = FastAPI(title=page.TITLE, docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan)
     app.add_middleware(BrowserCookie)
     # A page of another site whose name resolves to 127.0.0.1 must not be able to speak to the panel.
-    app.add_middleware(TrustedHostMiddleware, allowed_hosts=[*_LOOPBACK_NAMES, *panel.settings.allowed_hosts])
+    app.add_middleware(
+        TrustedHostMiddleware, allowed_hosts=[*_LOOPBACK_NAMES, panel.settings.host, *panel.settings.allowed_hosts]
+    )
 
     @app.get("/healthz")
     async def health() -> JSONResponse:
@@ -104,7 +108,8 @@ class Server(uvicorn.Server):
         engines = "engines end with it" if self._settings.stop_engines_on_exit else "engines go on"
         log.info("Volta Panel is at %s (Ctrl+C ends it; %s)", self._settings.address, engines)
         if self._settings.open_browser == "yes" or (self._settings.open_browser == "auto" and has_desktop()):
-            await asyncio.to_thread(webbrowser.open, self._settings.address)
+            # a thread of its own that nobody waits for: a text browser in a terminal never returns
+            threading.Thread(target=webbrowser.open, args=(self._settings.address,), daemon=True).start()
 
 
 def has_desktop() -> bool:
@@ -138,7 +143,7 @@ def _serve(settings: Settings) -> int:
             log_level="warning",
             log_config=None,
             timeout_graceful_shutdown=5,
-            ws_max_size=MAX_MESSAGE_CHARACTERS * 4,
+            ws_max_size=2 * MAX_MESSAGE_CHARACTERS,
             ws_ping_interval=20,
             server_header=False,
             access_log=False,
@@ -159,6 +164,7 @@ def listening_socket(settings: Settings) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((settings.host, settings.port))
+        listener.listen(BACKLOG)  # two can bind, only one can listen
     except OSError as err:
         listener.close()
         raise SettingsError(

@@ -1,6 +1,7 @@
 """The whole backend as one object: what the page asks and what it may tell, whoever shows it."""
 
 import asyncio
+import contextlib
 import json
 import logging
 import os
@@ -84,15 +85,16 @@ class Panel:
         self.host.start()
 
     async def close(self) -> None:
-        """Let go of everything. Engines live on, unless the settings say otherwise."""
-        await self.chats.close()
-        if self.settings.stop_engines_on_exit:
-            await self.fleet.stop_all()
-        await self.fleet.close()
-        await self.host.close()
-        await self.gpus.close()
-        await self._database.close()
-        self._lock.release()
+        """Let go of everything, whatever part of it fails. Engines live on, unless the settings say otherwise."""
+        async with contextlib.AsyncExitStack() as ending:  # the last pushed is the first to go
+            ending.callback(self._lock.release)
+            ending.push_async_callback(self._database.close)
+            ending.push_async_callback(self.gpus.close)
+            ending.push_async_callback(self.host.close)
+            ending.push_async_callback(self.fleet.close)
+            if self.settings.stop_engines_on_exit:
+                ending.push_async_callback(self.fleet.stop_all)
+            ending.push_async_callback(self.chats.close)
 
     # presets
 
@@ -144,7 +146,9 @@ class Panel:
         require(viewer, Role.OPERATOR)
         await asyncio.to_thread(self.read_presets)
         preset = self._shelf.by_name(name)
-        spec = self.plan(preset, port=self.fleet.claim_port(preset.name))
+        if any(offer.running for offer in self.offers() if offer.preset.name == name):
+            raise LaunchError(f"{preset.title.en} runs already.", hint="Stop it first to start it anew.")
+        spec = await asyncio.to_thread(self.plan, preset, port=self.fleet.claim_port(preset.name))
         log.info("start %s on port %s, asked by %s", name, spec.port, viewer.user)
         return await self.fleet.launch(spec)
 
@@ -152,8 +156,9 @@ class Panel:
         """Stop an engine; returns when nothing of it is left."""
         require(viewer, Role.OPERATOR)
         log.info("stop engine %s, asked by %s", engine_id, viewer.user)
+        stopping = asyncio.create_task(self.fleet.stop(engine_id))  # first, so that no new question is taken
         await self.chats.end_answers(engine_id)  # vLLM waits for open streams on SIGTERM, for minutes
-        await self.fleet.stop(engine_id)
+        await stopping
 
     async def remove_engine(self, viewer: Viewer, engine_id: str) -> None:
         """Delete a stopped engine's record and logs."""

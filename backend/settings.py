@@ -4,7 +4,7 @@ import argparse
 import ipaddress
 import os
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -92,13 +92,13 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def read_settings(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -> Settings:
+def read_settings(argv: Sequence[str]) -> Settings:
     """All settings for this process.
 
     Raises:
         SettingsError: a value is refused, a key is unknown, or secrets.json can be read by others.
     """
-    root = StateFolder(_home(argv, environ).expanduser().absolute())
+    root = StateFolder(_home(argv).expanduser().absolute())
     file_values, secret_values = _file_values(root.root / SETTINGS_FILE), _secret_values(root.secrets)
 
     class FromThisProcess(Settings):
@@ -126,11 +126,11 @@ def read_settings(argv: Sequence[str], environ: Mapping[str, str] = os.environ) 
         raise SettingsError(f"A setting cannot be read: {err}.", hint="See app.py --help for every setting.") from err
 
 
-def _home(argv: Sequence[str], environ: Mapping[str, str]) -> Path:
+def _home(argv: Sequence[str]) -> Path:
     """The state folder must be known before the settings file in it can be read."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--home")
-    chosen = parser.parse_known_args(list(argv))[0].home or environ.get("VOLTA_HOME")
+    chosen = parser.parse_known_args(list(argv))[0].home or os.environ.get("VOLTA_HOME")
     return Path(chosen) if chosen else default_root()
 
 
@@ -163,7 +163,7 @@ def _secret_values(path: Path) -> dict[str, Any]:
         values = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as err:
         raise SettingsError(
-            f"{path} is not valid JSON.", hint="Its content is not shown here, as it holds secrets."
+            f"{path} cannot be read as JSON.", hint="Its content is not shown here, as it holds secrets."
         ) from err
     if not isinstance(values, dict) or not set(values) <= SECRET_NAMES:
         raise SettingsError(f"{path} may hold only: {', '.join(sorted(SECRET_NAMES))}.")

@@ -4,12 +4,14 @@ Layout (ids are short random strings, never names or indexes):
 
     panel.db                       chats
     panel.lock                     held by the one live panel
+    panel.json                     who holds it: pid and address
     secrets.json                   0600
     engines/<id>/record.json       what the engine was started with
     engines/<id>/runs/<n>/         log, process and exit records of one run
     environments/<id>/             an engine's Python environment
     models/<id>/                   a model folder
     presets/                       the lab's own presets
+    work/                          an empty working folder
 """
 
 import secrets

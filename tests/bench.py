@@ -115,7 +115,7 @@ def panel_rows(panel: PanelProcess, seconds: float) -> list[Row]:
     with page_open(panel.address, start_engine=True):
         with_page = cpu_percent(panel.pid, seconds)
     return [
-        Row("panel: memory (RSS)", rss_mib(panel.pid), "MiB", 200),
+        Row("panel process: memory (RSS)", rss_mib(panel.pid), "MiB", 200),
         Row("panel: CPU, no page", no_page, "% of a core", 2.5),
         Row("panel: CPU, a page open, an engine ready", with_page, "% of a core", 2.5),
     ]

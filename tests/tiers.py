@@ -49,7 +49,9 @@ def tiers() -> tuple[Tier, ...]:
             ),
         ),
         Tier("unit", ((*PYTEST, "-m", "not browser and not faults", "--ignore=tests/kernels", "tests"),)),
-        Tier("faults", ((*PYTEST, "-m", "faults", "--ignore=tests/kernels", "tests"),)),
+        Tier(
+            "faults", ((*PYTEST, "-n", "3", "--dist", "loadgroup", "-m", "faults", "--ignore=tests/kernels", "tests"),)
+        ),
         Tier("browser", ((*PYTEST, "-m", "browser", "--ignore=tests/kernels", "tests"),)),
         Tier("kernels", (_kernel_setup(), (kernel_python, "-m", "pytest", "-q", "--durations=5", "tests/kernels"))),
     )

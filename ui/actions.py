@@ -31,7 +31,7 @@ async def send_message(panel: Panel, viewer: Viewer, message: Mapping[str, Any])
     try:
         await panel.chats.send(viewer, str(message.get("text", "")))
     except PanelError as err:
-        return [{"type": "slot", "slot": "chat/notice", "html": render_notice(str(err))}]
+        return [{"type": "refused"}, {"type": "slot", "slot": "chat/notice", "html": render_notice(str(err))}]
     return [{"type": "sent"}, {"type": "slot", "slot": "chat/notice", "html": ""}]
 
 
@@ -40,9 +40,9 @@ async def stop_answer(panel: Panel, viewer: Viewer, _: Mapping[str, Any]) -> Non
 
 
 async def choose_engine(panel: Panel, viewer: Viewer, message: Mapping[str, Any]) -> None:
-    conversation = await panel.chats.conversation(viewer)
+    settings = await panel.chats.settings(viewer)
     chosen = str(message.get("engine") or "") or None
-    await panel.chats.update_settings(viewer, replace(conversation.settings, engine_id=chosen))
+    await panel.chats.update_settings(viewer, replace(settings, engine_id=chosen))
 
 
 async def clear_chat(panel: Panel, viewer: Viewer, _: Mapping[str, Any]) -> None:

@@ -3,6 +3,8 @@
 An engine's text is untrusted: raw HTML is shown as text, and only http, https and mailto links become links.
 """
 
+import itertools
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 
@@ -75,7 +77,10 @@ def _highlighted(code: str, name: str) -> str:
 
 
 class AnswerMarkdown:
-    """The blocks of one growing answer. Blocks before the last are final: only the tail is parsed at each step."""
+    """The blocks of one growing answer. Only the last block is parsed anew at each step.
+
+    A link whose address comes in a later block stays plain until the answer is drawn whole at its end.
+    """
 
     def __init__(self, language: Language) -> None:
         self._language = language
@@ -100,10 +105,17 @@ class AnswerMarkdown:
         del self._blocks[self._settled_blocks :]
         self._blocks += rendered
         if len(rendered) > 1:
-            lines = tail.splitlines(keepends=True)
-            self._settled_characters += sum(len(line) for line in lines[: starts[-1]])
+            self._settled_characters += _offset_of_line(tail, starts[-1])
             self._settled_blocks += len(rendered) - 1
         return first_changed
+
+
+def _offset_of_line(source: str, number: int) -> int:
+    """Where a line begins, as markdown-it counts lines: str.splitlines breaks at further characters."""
+    offset = 0
+    for match in itertools.islice(re.finditer(r"\r\n?|\n", source), number):
+        offset = match.end()
+    return offset
 
 
 def _top_level_blocks(source: str, language: Language) -> tuple[list[int], list[str]]:

@@ -6,7 +6,6 @@ from typing import Any
 
 import gradio as gr
 
-from backend.chat.chats import ChatSettings
 from backend.errors import ChatError, PanelError
 from backend.panel import Panel
 from backend.viewer import Viewer
@@ -50,6 +49,7 @@ def build(panel: Panel, labels: Labels) -> list[Any]:
                 lines=1,
                 max_lines=8,
                 elem_id="vp-message",
+                interactive=True,  # no Gradio event reads it, and it would be disabled
                 autofocus=True,
                 scale=1,
             )
@@ -109,7 +109,7 @@ async def save_settings(
     """Keep what a person set for this conversation; returns the notice to show, "" when all is well."""
     try:
         viewer = _viewer(request)
-        present = (await panel.chats.conversation(viewer)).settings
+        present = await panel.chats.settings(viewer)
         wanted = replace(present, system_prompt=system_prompt, temperature=temperature, max_tokens=int(max_tokens))
         if wanted != present:
             await panel.chats.update_settings(viewer, wanted)
@@ -120,7 +120,7 @@ async def save_settings(
 
 async def present_settings(panel: Panel, viewer: Viewer) -> list[Any]:
     """The values of the settings components for this viewer."""
-    settings: ChatSettings = (await panel.chats.conversation(viewer)).settings
+    settings = await panel.chats.settings(viewer)
     return [settings.system_prompt, settings.temperature, settings.max_tokens]
 
 

@@ -26,7 +26,7 @@ SEND_TIMEOUT_S = 10.0  # a reader this slow is dropped; its page connects anew a
 BEAT_S = 10.0
 FLEET_INTERVAL_S = 0.1
 CHAT_INTERVAL_S = 0.05  # a flush per token costs a core at high rates, and nobody reads faster
-MAX_MESSAGE_CHARACTERS = 256 * 1024  # a question may have 200,000 characters
+MAX_MESSAGE_CHARACTERS = 1_300_000  # a question may have 200,000 characters, and JSON may spell each with six
 MAX_ACTIONS = 8  # of one tab at a time
 POLICY_VIOLATION = 1008
 _SCRIPT_WORDS = (
@@ -52,8 +52,12 @@ async def serve_live(panel: Panel, websocket: WebSocket) -> None:
     tab = LiveTab(panel, viewer, websocket=websocket, language=language)
     try:
         await tab.run()
-    except* (WebSocketDisconnect, TimeoutError, RuntimeError) as group:
-        log.debug("a tab left: %r", group.exceptions)
+    except* _TabLeft as group:
+        log.debug("a tab left: %s", group.exceptions)
+
+
+class _TabLeft(Exception):
+    """The page is gone, or reads too slowly to be served."""
 
 
 class LiveTab:
@@ -95,27 +99,31 @@ class LiveTab:
         if not frames and not beat:
             return
         words = json.dumps(frames, ensure_ascii=False, separators=(",", ":"))
-        async with self._send_lock, asyncio.timeout(SEND_TIMEOUT_S):
-            await self._websocket.send_text(words)
+        try:
+            async with self._send_lock, asyncio.timeout(SEND_TIMEOUT_S):
+                await self._websocket.send_text(words)
+        except (WebSocketDisconnect, TimeoutError, RuntimeError) as err:  # starlette's words for a closed socket
+            raise _TabLeft(repr(err)) from err
 
     async def _receive(self) -> None:
         while True:
-            words = await self._websocket.receive_text()
-            try:
-                message = json.loads(words) if len(words) <= MAX_MESSAGE_CHARACTERS else None
-            except ValueError:
-                message = None
-            if not isinstance(message, dict):
+            event = await self._websocket.receive()
+            if event["type"] == "websocket.disconnect":
+                raise _TabLeft(f"code {event.get('code')}")
+            words = event.get("text") or ""
+            message = _decoded(words)
+            if message is None:
                 log.warning("a page sent a message of %s characters that is not a small JSON object", len(words))
-                continue
-            await self._take(message)
+                await self._toast(text("error.message", self._language))
+            else:
+                await self._take(message)
 
     async def _take(self, message: Mapping[str, Any]) -> None:
         if isinstance(message.get("watch"), list):
             self._fleet.watch([str(engine) for engine in message["watch"][:32]])
         if str(message.get("language")) in set(Language):
             self._language = Language(str(message["language"]))
-            self._chat.redraw()
+            self._chat.wake()
             await self._send([self._words()])
         if "do" in message:
             self._start_action(str(message["do"]), message)
@@ -126,28 +134,46 @@ class LiveTab:
         action = ACTIONS.get(name)
         if action is None or len(self._actions) >= MAX_ACTIONS:
             log.warning("action %r refused: %s", name[:40], "not known" if action is None else "too many at once")
-            return
+            action = _refuse
         task = asyncio.create_task(self._act(partial(action, self._panel, self._viewer, message)))
         self._actions.add(task)
         task.add_done_callback(self._actions.discard)
 
     async def _act(self, action: Callable[[], Awaitable[list[Frame] | None]]) -> None:
         try:
-            await self._send(await action() or [])
-        except (WebSocketDisconnect, TimeoutError, RuntimeError) as err:
-            log.info("a tab left before its action had ended: %r", err)
+            frames = await action() or []
         except PanelError as err:
-            await self._toast(str(err))
+            frames = [_toast_frame(str(err))]
         except Exception:  # the edge of the page: whatever failed, the person is told and the log has it all
             log.exception("an action failed")
-            await self._toast(text("error.unexpected", self._language))
+            frames = [_toast_frame(text("error.unexpected", self._language))]
+        try:
+            await self._send(frames)
+        except _TabLeft as err:
+            log.info("a tab left before its action had ended: %s", err)
 
     async def _toast(self, words: str) -> None:
-        try:
-            await self._send([{"type": "toast", "kind": "error", "text": words}])
-        except (WebSocketDisconnect, TimeoutError, RuntimeError) as err:
-            log.info("nobody left to be told %r: %r", words, err)
+        await self._send([_toast_frame(words)])
 
     def _words(self) -> Frame:
         words = {key: template(key, self._language) for key in _SCRIPT_WORDS}
         return {"type": "words", "language": self._language.value, "now": time.time(), "words": words}
+
+
+def _decoded(words: str) -> dict[str, Any] | None:
+    """A page's message; None for anything but a small JSON object."""
+    if len(words) > MAX_MESSAGE_CHARACTERS:
+        return None
+    try:
+        message = json.loads(words)
+    except (ValueError, RecursionError):
+        return None
+    return message if isinstance(message, dict) else None
+
+
+def _toast_frame(words: str) -> Frame:
+    return {"type": "toast", "kind": "error", "text": words}
+
+
+async def _refuse(*_: object) -> None:
+    raise PanelError("The panel did not take this action.", hint="Reload the page and try again.")

@@ -15,23 +15,24 @@ Frame = dict[str, Any]
 
 
 class ChatFeed:
-    """Sends the conversation once, then only what grows. The database is asked only when messages come or go."""
+    """Sends the conversation once, then only what grows. While an answer grows the database is not asked."""
 
     def __init__(self, panel: Panel, viewer: Viewer) -> None:
         self._panel = panel
         self._viewer = viewer
-        self._changes: Changes | None = None  # of the conversation; held, as Chats keeps it only while somebody does
-        self._ids: tuple[str, ...] | None = None  # messages the tab has; None: draw anew
+        self._changes: Changes | None = None  # of the conversation
+        self._ids: tuple[str, ...] | None = None  # messages the tab has; None: nothing drawn yet
+        self._language: Language | None = None  # they were drawn in
+        self._finished: Message | None = None  # the last ended answer that was sent whole
         self._empty = ""
         self._growing: _Growing | None = None
         self._seen = -1
         self._panel_seen = -1
 
-    def redraw(self) -> None:
-        """Send everything anew, as after a change of language."""
-        self._ids = None
+    def wake(self) -> None:
+        """Look again at once, as after a change of language."""
         if self._changes is not None:
-            self._changes.notify()  # the loop may be waiting for the next word
+            self._changes.notify()
 
     async def wait(self, timeout_s: float) -> None:
         """Until something of this conversation changed; engines that come and go change only the empty chat."""
@@ -46,7 +47,11 @@ class ChatFeed:
         """All that changed since the last call."""
         if self._changes is not None:
             self._seen = self._changes.version
-            if self._growing is not None and self._ids is not None and self._growing.run.state is RunState.STREAMING:
+            if (
+                self._growing is not None
+                and self._language is language
+                and self._growing.run.state is RunState.STREAMING
+            ):
                 return [self._growing.frame(language)]
         view = await self._panel.chats.conversation(self._viewer)
         self._seen = view.version
@@ -55,7 +60,8 @@ class ChatFeed:
 
     def _catch_up(self, view: ConversationView, language: Language) -> list[Frame]:
         ids = tuple(message.id for message in view.messages)
-        known, frames = self._ids, list[Frame]()
+        known = self._ids if self._language is language else None
+        frames: list[Frame] = []
         states = [engine.status.state for engine in self._panel.fleet.engines.values()]
         empty = render_empty_chat(states, language)
         finished = self._finish(view, language)
@@ -65,7 +71,7 @@ class ChatFeed:
                 frames.append(_messages("append", view.messages[len(known) :], view, language))
         else:
             frames.append({**_messages("chat", view.messages, view, language), "empty": empty})
-        self._ids, self._empty = ids, empty
+        self._ids, self._empty, self._language = ids, empty, language
         run = self._panel.chats.live_run(view.id)
         if run is not None and (self._growing is None or self._growing.run is not run):
             self._growing = _Growing(run, language)
@@ -78,8 +84,9 @@ class ChatFeed:
             return []
         self._growing = None
         ended = next((message for message in view.messages if message.id == growing.run.id), None)
-        if ended is None:
+        if ended is None or ended == self._finished:
             return []
+        self._finished = ended
         return [{"type": "grow", **_answer(ended, language), "from": 0, "answering": view.is_answering}]
 
 

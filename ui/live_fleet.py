@@ -6,7 +6,14 @@ from typing import Any
 from backend.panel import Panel
 from backend.viewer import Viewer
 from ui.render_chat import render_chat_head
-from ui.render_launch import engine_title, render_engine_frame, render_engine_head, render_no_engines, render_presets
+from ui.render_launch import (
+    engine_title,
+    render_engine_frame,
+    render_engine_head,
+    render_engine_now,
+    render_no_engines,
+    render_presets,
+)
 from ui.render_status import render_status
 from ui.strings import Language
 
@@ -42,12 +49,11 @@ class FleetFeed:
         for engine_id, engine in engines.items():
             last = engine.log.last_lines(1)
             title = engine_title(engine, self._panel.shelf, language)
-            head = render_engine_head(engine_id, title, engine.status, last[0] if last else "", language, now=now)
-            frames += self._slot(f"engine/{engine_id}", head)
-        conversation = await self._panel.chats.conversation(self._viewer)
-        frames += self._slot(
-            "chat/head", render_chat_head(self._choices(language), conversation.settings.engine_id, language)
-        )
+            line = last[0] if last else ""
+            frames += self._slot(f"engine/{engine_id}", render_engine_head(engine_id, title, engine.status, language))
+            frames += self._slot(f"engine/{engine_id}/now", render_engine_now(engine.status, line, language, now=now))
+        settings = await self._panel.chats.settings(self._viewer)
+        frames += self._slot("chat/head", render_chat_head(self._choices(language), settings.engine_id, language))
         return frames + self._logs()
 
     def _choices(self, language: Language) -> list[tuple[str, str]]:
@@ -65,6 +71,7 @@ class FleetFeed:
         if self._sent.get(name) == items:
             return []
         self._sent[name] = items
+        self._log_cursors.clear()  # a card drawn anew has an empty log
         return [{"type": "list", "list": name, "items": items}]
 
     def _logs(self) -> list[Frame]:

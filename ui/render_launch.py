@@ -84,7 +84,8 @@ def render_engine_frame(engine_id: str, spec: LaunchSpec | None, language: Langu
         folds.append(_fold(text("launch.command", language), _snippet(spec.shell_line(), language)))
         folds.append(_fold(text("launch.use", language), use))
     return Markup(
-        '<div class="vp-card" data-engine="{id}" style="margin-bottom:12px"><div data-slot="engine/{id}"></div>{folds}</div>'
+        '<div class="vp-card" data-engine="{id}" style="margin-bottom:12px"><div data-slot="engine/{id}"></div>'
+        '<div data-slot="engine/{id}/now"></div>{folds}</div>'
     ).format(id=engine_id, folds=Markup("").join(folds))
 
 
@@ -98,20 +99,32 @@ def _snippet(code: str, language: Language) -> Markup:
     ).format(code, Markup(icon("copy")), text("copy", language))
 
 
-def render_engine_head(
-    engine_id: str, title: str, status: EngineStatus, last_line: str, language: Language, *, now: float
-) -> str:
-    """The live part of an engine's card."""
+def render_engine_head(engine_id: str, title: str, status: EngineStatus, language: Language) -> str:
+    """Title, state and buttons of an engine's card. Apart from what moves, or a click on a button would get lost."""
     return Markup(
         '<div class="vp-row"><h3>{title}</h3>{state}<span class="vp-facts">{facts}</span>'
-        '<span class="vp-row vp-push">{buttons}</span></div>{body}'
+        '<span class="vp-row vp-push">{buttons}</span></div>'
     ).format(
         title=title,
         state=render_state(status.state, language),
         facts=_facts(status, language),
         buttons=_buttons(engine_id, status.state, language),
-        body=_body(status, last_line, language, now=now),
     )
+
+
+def render_engine_now(status: EngineStatus, last_line: str, language: Language, *, now: float) -> str:
+    """What moves in an engine's card: stages, elapsed time, the newest log line; the reason where it failed."""
+    body = Markup()
+    if status.state is EngineState.STARTING or (status.state is EngineState.FAILED and status.progress):
+        body += _stages(status, language)
+    if status.state is EngineState.STARTING:
+        body += _elapsed(status, language, now=now) + Markup('<div class="vp-nowline">{}</div>').format(last_line)
+    if status.reason and status.state is not EngineState.READY:
+        hint = Markup('<div class="vp-hint"><b>{}.</b> {}</div>').format(text("launch.do_this", language), status.hint)
+        body += Markup('<div class="vp-reason"><div>{}</div>{}</div>').format(
+            status.reason, hint if status.hint else ""
+        )
+    return body
 
 
 def render_state(state: EngineState, language: Language) -> Markup:
@@ -162,22 +175,6 @@ def _buttons(engine_id: str, state: EngineState, language: Language) -> Markup:
         chat = button.format("chat.with", engine_id, Markup(' data-tab="chat"'), text("launch.chat", language))
         return chat + stop
     return stop
-
-
-def _body(status: EngineStatus, last_line: str, language: Language, *, now: float) -> Markup:
-    body = Markup()
-    if status.state is EngineState.STARTING or (
-        status.state is EngineState.FAILED and status.ready_at is None and status.progress
-    ):
-        body += _stages(status, language)
-    if status.state is EngineState.STARTING:
-        body += _elapsed(status, language, now=now) + Markup('<div class="vp-nowline">{}</div>').format(last_line)
-    if status.reason and status.state is not EngineState.READY:
-        hint = Markup('<div class="vp-hint"><b>{}.</b> {}</div>').format(text("launch.do_this", language), status.hint)
-        body += Markup('<div class="vp-reason"><div>{}</div>{}</div>').format(
-            status.reason, hint if status.hint else ""
-        )
-    return body
 
 
 def _stages(status: EngineStatus, language: Language) -> Markup:

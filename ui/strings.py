@@ -150,6 +150,7 @@ STRINGS: dict[str, tuple[str, str]] = {
     "unit.min": ("min", "分"),
     "unit.h": ("h", "小时"),
     "unit.d": ("d", "天"),
+    "error.message": ("The panel could not read that message, or it is too long.", "面板无法读取该消息，或消息过长。"),
     "error.unexpected": (
         "Something unexpected happened in the panel. Its log says more.",
         "面板内部出错，详情见面板日志。",

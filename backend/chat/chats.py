@@ -126,6 +126,11 @@ class Chats:
             messages = tuple(run.message() if message.id == run.id else message for message in messages)
         return ConversationView(conversation.id, conversation.settings, messages, version, history.has_earlier)
 
+    async def settings(self, viewer: Viewer) -> ChatSettings:
+        """The settings of the viewer's conversation, without reading its messages."""
+        require(viewer, Role.MEMBER)
+        return (await self._store.open_conversation(viewer.browser)).settings
+
     async def send(self, viewer: Viewer, text: str, *, settings: ChatSettings | None = None) -> ChatRun:
         """Store the message, start the answer in the background and return at once.
 

@@ -8,7 +8,7 @@ import pytest
 
 from backend.engine.engine import Engine
 from backend.engine.fleet import Fleet
-from tests.fakes.fake_specs import ENGINE_ID, QUICK, keepers, living
+from tests.fakes.fake_specs import ENGINE_ID, QUICK, TEST_PORTS, keepers, living
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ async def engine(tmp_path: Path) -> AsyncIterator[Engine]:
 @pytest.fixture
 async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
     """An empty fleet; its engines are stopped afterwards."""
-    fleet = Fleet(tmp_path / "engines", timing=QUICK)
+    fleet = Fleet(tmp_path / "engines", first_port=TEST_PORTS, timing=QUICK)
     await fleet.adopt_all()
     yield fleet
     await fleet.stop_all()

@@ -16,6 +16,9 @@ ENGINE_ID = f"testengine{os.getpid()}"  # found by marker, so two test runs on o
 ROUNDS = range(int(os.environ.get("VOLTA_ROUNDS", "3")))
 DEADLINE_S = 30.0  # for what takes well under a second on an idle machine
 
+# Fleets of tests that run side by side must not hand out the same ports: an engine binds its own some time later.
+TEST_PORTS = 10_000 + os.getpid() % 400 * 50
+
 QUICK = EngineTiming(
     busy_poll_s=0.05,
     calm_poll_s=0.1,

@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from backend.engine.engine import Engine  # noqa: E402
 from backend.engine.fleet import Fleet  # noqa: E402
-from tests.fakes.fake_specs import QUICK, fake_spec  # noqa: E402
+from tests.fakes.fake_specs import QUICK, TEST_PORTS, fake_spec  # noqa: E402
 
 
 def say(words: str) -> None:
@@ -40,7 +40,7 @@ class Reporter:
 async def main(folder: str, words: list[str]) -> None:
     ended = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
-    fleet = Fleet(Path(folder), on_change=Reporter().note, timing=QUICK)
+    fleet = Fleet(Path(folder), on_change=Reporter().note, first_port=TEST_PORTS, timing=QUICK)
     await fleet.adopt_all()
     while words:
         preset, *faults = words[: words.index("--")]

@@ -54,6 +54,12 @@ def test_the_usual_markdown_is_rendered() -> None:
         assert part in html
 
 
+@pytest.mark.parametrize("odd", ["\u2028", "\x0c", "\x85", "\x1c", "\r", "\r\n"])
+def test_only_markdowns_own_line_breaks_count(odd: str) -> None:
+    answer = f"a{odd}b{odd}c{odd}d\n\nSecond\n\nThird"
+    assert grown(answer, 1) == rendered(answer)
+
+
 @pytest.mark.parametrize("step", [1, 3, 7])
 def test_growing_token_by_token_gives_the_same(step: int) -> None:
     assert grown(SAMPLE, step) == rendered(SAMPLE)

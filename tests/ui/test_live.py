@@ -63,6 +63,9 @@ async def test_start_ask_stop_over_the_socket(panel: PanelProcess, tab: LiveClie
     await tab.tell({"watch": [engine]})
     log = await tab.wait_for(lambda frame: frame["type"] == "log")
     assert any("Application startup complete" in text for _, text in log["lines"])
+    await tab.tell({"language": "zh"})  # draws the card anew, its log empty
+    log = await tab.wait_for(lambda frame: frame["type"] == "log" and frame["reset"])
+    assert any("Application startup complete" in text for _, text in log["lines"])
     await tab.tell({"do": "engine.stop", "engine": engine})
     await tab.wait_for(
         lambda frame: (
@@ -113,7 +116,9 @@ async def test_a_wrong_wish_changes_nothing_and_the_tab_lives_on(tab: LiveClient
     assert words["words"]["copied"] == "已复制"
 
 
-@pytest.mark.parametrize("garbage", ["", "[", "[]", "null", '"x"', "x" * 300_000, '{"watch": 5}', '{"language": {}}'])
+@pytest.mark.parametrize(
+    "garbage", ["", "[", "[]", "null", '"x"', "x" * 1_400_000, "[" * 200_000, '{"watch": 5}', '{"language": {}}']
+)
 async def test_garbage_does_not_end_the_connection(panel: PanelProcess, tab: LiveClient, garbage: str) -> None:
     socket = await tab.connect()
     async with socket:

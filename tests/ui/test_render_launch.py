@@ -6,7 +6,7 @@ import pytest
 
 from backend.engine.status import EngineState, EngineStatus, Stage, StageProgress
 from backend.launch.plan import LaunchSpec
-from ui.render_launch import render_engine_frame, render_engine_head
+from ui.render_launch import render_engine_frame, render_engine_head, render_engine_now
 from ui.strings import Language
 
 EVIL = "<img src=x onerror=alert(1)>"
@@ -21,7 +21,16 @@ STARTING = EngineStatus(
 
 
 def head(status: EngineStatus, *, line: str = "", now: float = 110.0, language: Language = Language.EN) -> str:
-    return render_engine_head("e1", "Title", status, line, language, now=now)
+    lasting = render_engine_head("e1", "Title", status, language)
+    return lasting + render_engine_now(status, line, language, now=now)
+
+
+def test_what_moves_is_apart_from_the_buttons() -> None:
+    # replaced ten times a second, a button would lose the clicks that fall between press and release
+    assert render_engine_head("e1", "T", STARTING, Language.EN) == render_engine_head(
+        "e1", "T", replace(STARTING, progress=StageProgress(Stage.WARM_UP)), Language.EN
+    )
+    assert "<button" not in render_engine_now(STARTING, "line", Language.EN, now=110.0)
 
 
 @pytest.mark.parametrize("state", list(EngineState))

@@ -40,10 +40,16 @@
     box.value = text;
     box.dispatchEvent(new Event("input", { bubbles: true }));
   }
+  let pending = null; // the message that was sent and is not yet taken or refused
   function sendMessage() {
     const text = messageBox().value;
-    if (!text.trim() || document.body.classList.contains("vp-answering")) return;
-    if (!volta.send({ do: "chat.send", text })) toast(volta.word("bar.reconnecting"), "error");
+    if (!text.trim() || pending !== null || document.body.classList.contains("vp-answering")) return;
+    if (volta.send({ do: "chat.send", text })) pending = text;
+    else toast(volta.word("bar.reconnecting"), "error");
+  }
+  function messageTaken() {
+    if (messageBox().value === pending) setMessage("");
+    pending = null;
   }
   const showTab = (name) => document.getElementById(`vp-tab-${name}-button`)?.click();
 
@@ -72,11 +78,13 @@
     if (event.target.dataset?.do === "chat.engine") volta.send({ do: "chat.engine", engine: event.target.value });
   });
   document.addEventListener("keydown", (event) => {
-    if (event.key === "Escape" && document.body.classList.contains("vp-answering")) volta.send({ do: "chat.stop" });
+    // A key that an input method takes (Chinese, Japanese) must neither send the half-written message nor stop an answer.
+    const composing = event.isComposing || event.keyCode === 229;
+    const answering = document.body.classList.contains("vp-answering");
+    if (event.key === "Escape" && answering && !composing && !event.target.closest("select")) volta.send({ do: "chat.stop" });
     if (event.key !== "Enter" || event.target !== messageBox() || event.shiftKey) return;
     event.stopPropagation();
-    // Enter that ends an input method's composition (Chinese, Japanese) must not send the half-written message.
-    if (event.isComposing || event.keyCode === 229) return;
+    if (composing) return;
     event.preventDefault();
     sendMessage();
   }, true);
@@ -85,7 +93,9 @@
   const measureBar = new ResizeObserver(([entry]) => document.documentElement.style.setProperty("--vp-bar-height", `${entry.target.offsetHeight}px`));
   volta.bar = (element, relabel) => { volta.attach(element); measureBar.observe(document.getElementById("vp-bar")); volta.relabel = relabel; };
 
-  volta.on("sent", () => setMessage(""));
+  volta.on("sent", messageTaken);
+  volta.on("refused", () => { pending = null; });
+  volta.greet(() => { pending = null; });
   volta.on("toast", ({ text, kind }) => toast(text, kind));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", showTheme);
   const begin = () => { showTheme(); volta.start(); };

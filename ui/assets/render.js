@@ -15,8 +15,10 @@
 
   function fillSlot(element, html) {
     if (element.vpHtml === html) return;
+    const held = element.contains(document.activeElement) ? document.activeElement.dataset.do : null;
     element.vpHtml = html;
     element.innerHTML = html;
+    if (held) element.querySelector(`[data-do="${CSS.escape(held)}"]`)?.focus(); // keyboard users keep their place
     attach(element);
   }
   function fillList(element, items) {
@@ -74,6 +76,10 @@
     if (follow) box.scrollTop = box.scrollHeight;
   }
 
+  function showAnswering(answering) {
+    document.body.classList.toggle("vp-answering", answering);
+    document.querySelector("[data-chat]")?.setAttribute("aria-busy", String(answering)); // read out once it is whole
+  }
   function messageElement(id, message) {
     const element = document.createElement("div");
     element.className = `vp-message is-${message.role}`;
@@ -87,7 +93,12 @@
   function setBlock(element, index, html) {
     const holder = element.querySelector(".vp-blocks");
     while (holder.children.length <= index) holder.append(document.createElement("div"));
-    holder.children[index].innerHTML = html;
+    const block = holder.children[index];
+    if (block.vpHtml === html) return;
+    const unfolded = block.querySelector("details")?.open; // what a person opened stays open while it grows
+    block.vpHtml = html;
+    block.innerHTML = html;
+    if (unfolded) block.querySelector("details").open = true;
   }
   function drawChat() {
     const box = document.querySelector("[data-chat]");
@@ -96,7 +107,7 @@
     box.replaceChildren(...parts);
     if (!parts.length) { const empty = document.createElement("div"); empty.innerHTML = chat.empty; box.append(empty); }
     box.scrollTop = box.scrollHeight;
-    document.body.classList.toggle("vp-answering", chat.answering);
+    showAnswering(chat.answering);
     tick();
   }
   function resetChat(frame) {
@@ -114,7 +125,7 @@
       box?.append(messageElement(message.id, message));
     }
     chat.answering = frame.answering;
-    document.body.classList.toggle("vp-answering", chat.answering);
+    showAnswering(chat.answering);
     if (box) box.scrollTop = box.scrollHeight; // one's own message is always brought into view
   }
   function growAnswer({ id, from, blocks, foot, answering }) {
@@ -123,7 +134,7 @@
     message.blocks = [...message.blocks.slice(0, from), ...blocks];
     if (foot !== undefined) message.foot = foot;
     chat.answering = answering;
-    document.body.classList.toggle("vp-answering", answering);
+    showAnswering(answering);
     const element = find("data-message", id), box = document.querySelector("[data-chat]");
     if (!element || !box) return;
     const follow = atEnd(box);
@@ -149,13 +160,17 @@
   }
   setInterval(tick, 1000);
 
+  const showLanguage = (language) => {
+    for (const button of document.querySelectorAll("[data-language]")) button.setAttribute("aria-pressed", String(button.dataset.language === language));
+  };
+
   volta.on("slot", ({ slot, html }) => { slots.set(slot, html); const element = find("data-slot", slot); if (element) fillSlot(element, html); tick(); });
   volta.on("list", ({ list, items }) => { lists.set(list, items); const element = find("data-list", list); if (element) fillList(element, items); });
   volta.on("log", addLines);
   volta.on("chat", resetChat);
   volta.on("append", appendMessages);
   volta.on("grow", growAnswer);
-  volta.on("words", (frame) => { words = frame.words; clockOffset = frame.now - Date.now() / 1000; document.documentElement.lang = frame.language; tick(); });
+  volta.on("words", (frame) => { words = frame.words; clockOffset = frame.now - Date.now() / 1000; document.documentElement.lang = frame.language; showLanguage(frame.language); tick(); });
   volta.greet(() => ({ watch: [...watched] }));
   volta.attach = attach;
   volta.word = word;

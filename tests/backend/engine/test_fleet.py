@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from backend.engine.fleet import FIRST_PORT, Fleet
+from backend.engine.fleet import Fleet
 from backend.engine.log_segments import segment_starts
 from backend.engine.process import find_marked, identify, is_alive, marker_of, send_signal
 from backend.engine.run_folder import RunFolder, RunProcess
 from backend.engine.shared_memory import list_shared
 from backend.engine.status import EngineState
 from backend.errors import LaunchError
-from tests.fakes.fake_specs import DEADLINE_S, QUICK, ROUNDS, eventually, fake_spec, keepers, living
+from tests.fakes.fake_specs import DEADLINE_S, QUICK, ROUNDS, TEST_PORTS, eventually, fake_spec, keepers, living
 
 pytestmark = pytest.mark.faults
 every_round = pytest.mark.parametrize("round_number", ROUNDS)
@@ -115,6 +115,7 @@ class TestFleet:
         told: set[tuple[str, EngineState]] = set()
         fleet = Fleet(
             tmp_path / "engines",
+            first_port=TEST_PORTS,
             timing=QUICK,
             on_change=lambda engine: told.add((engine.engine_id, engine.status.state)),
         )
@@ -127,7 +128,7 @@ class TestFleet:
 class TestPorts:
     async def test_a_port_in_use_is_passed_over(self, fleet: Fleet) -> None:
         first = fleet.claim_port("one")
-        assert first >= FIRST_PORT
+        assert first >= TEST_PORTS
         with socket.create_server(("127.0.0.1", first)):
             assert fleet.claim_port("one") > first
 
@@ -158,10 +159,10 @@ class PanelProcess:
         return self.read_until("up")
 
     def read_until(self, last: str) -> list[str]:
-        """Its lines up to one that contains `last`."""
+        """Its lines up to one that is or ends with the words `last`; an engine's id may contain them."""
         assert self.process is not None and self.process.stdout is not None
         lines: list[str] = []
-        while not lines or last not in lines[-1]:
+        while not lines or not f" {lines[-1]}".endswith(f" {last}"):
             line = self.process.stdout.readline()
             assert line, f"the panel ended after {lines}"
             lines.append(line.strip())
@@ -198,7 +199,7 @@ def panel(tmp_path: Path) -> Iterator[PanelProcess]:
 @asynccontextmanager
 async def returned(folder: Path) -> AsyncIterator[Fleet]:
     """The next panel's fleet, engines adopted; everything is stopped at the end and nothing may be left."""
-    fleet = Fleet(folder, timing=QUICK)
+    fleet = Fleet(folder, first_port=TEST_PORTS, timing=QUICK)
     try:
         await fleet.adopt_all()
         yield fleet
@@ -317,7 +318,7 @@ class TestKilledPanel:
 
     async def test_one_corrupt_record_does_not_hide_the_other_engines(self, tmp_path: Path) -> None:
         folder = tmp_path / "engines"
-        fleet = Fleet(folder, timing=QUICK)
+        fleet = Fleet(folder, first_port=TEST_PORTS, timing=QUICK)
         one, two = await launched(fleet, "one"), await launched(fleet, "two")
         await fleet.close()
         (folder / one / "record.json").write_text("{")
