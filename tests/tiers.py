@@ -15,6 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 KERNEL_VENV = ROOT / ".venv-kernels"
 KERNEL_REQUIREMENTS = ROOT / "kernels" / "requirements-test.txt"
+ENGINE_TESTS = "tests/backend/engine"
 PYTEST = (sys.executable, "-m", "pytest", "-q", "--durations=5")
 
 
@@ -49,8 +50,13 @@ def tiers() -> tuple[Tier, ...]:
             ),
         ),
         Tier("unit", ((*PYTEST, "-m", "not browser and not faults", "--ignore=tests/kernels", "tests"),)),
+        # The process tests mostly wait, so three at a time; but those of engines look at /dev/shm as a whole: one by one.
         Tier(
-            "faults", ((*PYTEST, "-n", "3", "--dist", "loadgroup", "-m", "faults", "--ignore=tests/kernels", "tests"),)
+            "faults",
+            (
+                (*PYTEST, "-m", "faults", ENGINE_TESTS),
+                (*PYTEST, "-n", "3", "-m", "faults", "--ignore=tests/kernels", f"--ignore={ENGINE_TESTS}", "tests"),
+            ),
         ),
         Tier("browser", ((*PYTEST, "-m", "browser", "--ignore=tests/kernels", "tests"),)),
         Tier("kernels", (_kernel_setup(), (kernel_python, "-m", "pytest", "-q", "--durations=5", "tests/kernels"))),
@@ -70,18 +76,20 @@ def _kernel_setup() -> tuple[str, ...]:
 def run(tier: Tier) -> Outcome:
     """Run a tier's commands in turn, echoing what they print, until one fails."""
     begun = time.monotonic()
-    summary, passed = "", True
+    counts: list[str] = []
+    passed = True
     for command in tier.commands:
         print(f"== {tier.name}: {' '.join(command[:4])} …", flush=True)
         process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         assert process.stdout is not None
         for line in process.stdout:
             print(line, end="", flush=True)
-            summary = line.strip(" =\n") if re.search(r"\d+ (passed|failed|error)", line) else summary
+            if re.search(r"\d+ (passed|failed|error).* in ", line):
+                counts.append(line.strip(" =\n"))
         if process.wait() != 0:
             passed = False
             break
-    return Outcome(tier.name, passed, time.monotonic() - begun, summary)
+    return Outcome(tier.name, passed, time.monotonic() - begun, "; ".join(counts))
 
 
 def record(outcomes: Sequence[Outcome], folder: Path) -> Path:
