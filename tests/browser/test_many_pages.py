@@ -55,8 +55,8 @@ def test_two_people_chat_at_once_each_with_their_own_chat(chromium: Browser, pan
             page.locator("#vp-message textarea").press("Enter")
         for page in pages:
             expect(page.locator(".vp-timing summary").last).to_be_visible(timeout=ANSWER_TIMEOUT_MS)
-        assert pages[0].locator(".is-user").all_inner_texts() == ["You: My number is 73160."]
-        assert pages[1].locator(".is-user").all_inner_texts() == ["我: My number is 98425."]
+        assert pages[0].locator(".is-user").all_text_contents() == ["You: My number is 73160."]
+        assert pages[1].locator(".is-user").all_text_contents() == ["我: My number is 98425."]
         expect(pages[1].locator(".vp-timing summary").last).to_contain_text("首 token 延迟")
 
 
