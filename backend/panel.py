@@ -65,7 +65,7 @@ class Panel:
             StateFolderBusy: another panel has it.
         """
         self.folder.create()
-        holder = self.folder.root / "panel.json"
+        holder = self.folder.holder
         try:
             self._lock.acquire(timeout=0)
         except Timeout as err:

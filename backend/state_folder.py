@@ -48,6 +48,11 @@ class StateFolder:
         return self.root / "panel.lock"
 
     @property
+    def holder(self) -> Path:
+        """Who holds the lock, for the message to a second panel."""
+        return self.root / "panel.json"
+
+    @property
     def secrets(self) -> Path:
         return self.root / "secrets.json"
 

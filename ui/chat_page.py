@@ -6,6 +6,7 @@ from typing import Any
 
 import gradio as gr
 
+from backend.chat.chats import ChatSettings
 from backend.errors import ChatError, PanelError
 from backend.panel import Panel
 from backend.viewer import Viewer
@@ -118,9 +119,8 @@ async def save_settings(
     return ""
 
 
-async def present_settings(panel: Panel, viewer: Viewer) -> list[Any]:
-    """The values of the settings components for this viewer."""
-    settings = await panel.chats.settings(viewer)
+def settings_values(settings: ChatSettings) -> list[Any]:
+    """The values of the settings components."""
     return [settings.system_prompt, settings.temperature, settings.max_tokens]
 
 

@@ -69,6 +69,7 @@ async def first_look(panel: Panel, labels: Labels, request: gr.Request) -> list[
     """Where a visitor lands: Chat, or Launch when nothing runs; with their language and their chat's settings."""
     viewer = viewer_of(request.cookies)
     runs = any(engine.status.state in RUNNING_STATES for engine in panel.fleet.engines.values())
-    settings = await chat_page.present_settings(panel, viewer) if viewer else [gr.skip()] * 3
-    has_messages = viewer is not None and bool((await panel.chats.conversation(viewer)).messages)
+    view = await panel.chats.conversation(viewer) if viewer else None
+    settings = chat_page.settings_values(view.settings) if view else [gr.skip()] * 3
+    has_messages = view is not None and bool(view.messages)
     return [gr.Tabs(selected="chat" if runs or has_messages else "launch"), *settings, *relabel(panel, labels, request)]

@@ -12,7 +12,7 @@ from ui.numbers import gib, percent, with_unit
 from ui.render_launch import engine_title, render_state
 from ui.strings import Language, text
 
-_CARD_WORDS = {
+_CARD_COLOURS = {
     GpuCardState.STARTING: "stopped",
     GpuCardState.OK: "ready",
     GpuCardState.LOST: "failed",
@@ -96,7 +96,7 @@ def _no_driver(gap: NoDriver, language: Language) -> Markup:
 
 
 def _card(card: GpuCard, language: Language, *, now: float) -> Markup:
-    kind = _CARD_WORDS[card.state]
+    kind = _CARD_COLOURS[card.state]
     name = card.snapshot.name if card.snapshot else card.target
     if card.state is not GpuCardState.OK or card.snapshot is None:
         words = text(f"card.{card.state.value}", language)
