@@ -1,0 +1,52 @@
+"""Words of the launch page: engines, presets, their states and stages."""
+
+# key: (English, Chinese). {name} marks what is filled in.
+WORDS: dict[str, tuple[str, str]] = {
+    # engine states
+    "state.stopped": ("Stopped", "已停止"),
+    "state.starting": ("Starting", "启动中"),
+    "state.ready": ("Ready", "就绪"),
+    "state.unreachable": ("No answer", "无响应"),
+    "state.stopping": ("Stopping", "停止中"),
+    "state.failed": ("Failed", "失败"),
+    # start-up stages
+    "stage.spawn": ("Process", "进程"),
+    "stage.imports": ("Imports", "加载程序"),
+    "stage.weights": ("Weights", "权重"),
+    "stage.kv_cache": ("KV cache", "KV 缓存"),
+    "stage.warm_up": ("Warm-up", "预热"),
+    "stage.ready": ("Ready", "就绪"),
+    # launch page
+    "launch.presets": ("Presets", "预设"),
+    "launch.engines": ("Engines", "引擎"),
+    "launch.start": ("Start", "启动"),
+    "launch.stop": ("Stop", "停止"),
+    "launch.remove": ("Remove", "移除"),
+    "launch.running": ("Running", "运行中"),
+    "launch.no_engines": (
+        "Nothing has been started yet. Choose a preset and press Start.",
+        "还没有启动过引擎。请选择一个预设，然后点击“启动”。",
+    ),
+    "launch.no_presets": ("No preset could be read.", "没有可用的预设。"),
+    "launch.context": ("{tokens} tokens of context", "上下文 {tokens} token"),
+    "launch.on_cpu": ("runs on the CPU", "在 CPU 上运行"),
+    "launch.broken_preset": ("This preset was left out", "此预设有误，已跳过"),
+    "launch.not_prepared": ("Not ready to start", "尚未就绪"),
+    "launch.elapsed": ("elapsed", "已用时"),
+    "launch.expected": ("about {seconds} s expected", "预计约 {seconds} 秒"),
+    "launch.longer": ("longer than the {seconds} s expected", "已超过预计的 {seconds} 秒"),
+    "launch.ready_after": ("Ready after {seconds} s", "用时 {seconds} 秒就绪"),
+    "launch.uptime": ("Up", "已运行"),
+    "launch.adopted": ("Found running when the panel started", "面板启动时已在运行，现已接管"),
+    "launch.log": ("Log", "日志"),
+    "launch.log_skipped": ("{lines} lines not shown", "省略 {lines} 行"),
+    "launch.command": ("Command", "启动命令"),
+    "launch.use": ("Use it from your own program", "在自己的程序中调用"),
+    "launch.python": ("Python (openai)", "Python（openai）"),
+    "launch.curl": ("curl", "curl"),
+    "launch.chat": ("Chat with it", "开始对话"),
+    "launch.run": ("Run {number}", "第 {number} 次运行"),
+    "launch.exit_code": ("exit code {code}", "退出码 {code}"),
+    "launch.signal": ("ended by signal {signal}", "被信号 {signal} 终止"),
+    "launch.do_this": ("What to do", "怎么办"),
+}
