@@ -10,6 +10,9 @@ STOPPED -> STARTING -> READY <-> UNREACHABLE
 from dataclasses import dataclass
 from enum import StrEnum
 
+from backend.engine.stage import Stage as Stage
+from backend.engine.stage import StageProgress as StageProgress
+
 
 class EngineState(StrEnum):
     """Where an engine is in its life."""
@@ -22,30 +25,11 @@ class EngineState(StrEnum):
     FAILED = "failed"  # ended by itself, or never became ready
 
 
-class Stage(StrEnum):
-    """How far a start has come, in order. Read from the engine's log; the last by /health."""
-
-    SPAWN = "spawn"  # process created, nothing logged yet
-    IMPORTS = "imports"  # Python and vLLM are loading, arguments parsed
-    WEIGHTS = "weights"  # weights are read
-    KV_CACHE = "kv_cache"  # KV cache is sized and allocated
-    WARM_UP = "warm_up"  # profiling, compilation, graph capture, server start
-    READY = "ready"
-
-
 RUNNING_STATES = frozenset({EngineState.STARTING, EngineState.READY, EngineState.UNREACHABLE, EngineState.STOPPING})
 """States in which members of the engine's process group may be alive."""
 
 STARTABLE_STATES = frozenset({EngineState.STOPPED, EngineState.FAILED})
 """States from which start() is allowed."""
-
-
-@dataclass(frozen=True)
-class StageProgress:
-    """A stage and, where the log tells it, how much of it is done."""
-
-    stage: Stage
-    percent: int | None = None
 
 
 @dataclass(frozen=True)
