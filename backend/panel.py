@@ -25,7 +25,8 @@ from backend.gpu.sampler import GpuSampler
 from backend.host import HostSampler
 from backend.launch.models import find_model
 from backend.launch.plan import EngineTools, LaunchSpec, Listen, plan
-from backend.launch.presets import Preset, PresetShelf, read_shelf
+from backend.launch.preset import Preset
+from backend.launch.shelf import PresetShelf, read_shelf
 from backend.settings import Settings
 from backend.viewer import Role, Viewer, require
 
@@ -134,7 +135,7 @@ class Panel:
         probe = cached_probe(environment)
         return plan(
             preset,
-            find_model(self.folder.models, preset.model),
+            find_model(self.folder.models, preset.model.name),
             tools=EngineTools(python=environment.python, flags=probe.flags if probe else frozenset()),
             listen=Listen(port=port, api_key=self.settings.engine_api_key),
         )

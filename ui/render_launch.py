@@ -8,7 +8,7 @@ from markupsafe import Markup
 from backend.engine.engine import Engine
 from backend.engine.status import STARTABLE_STATES, EngineState, EngineStatus, Stage
 from backend.launch.plan import LaunchSpec
-from backend.launch.presets import PresetShelf
+from backend.launch.shelf import PresetShelf
 from backend.launch.snippets import curl_snippet, python_snippet
 from backend.panel import PresetOffer
 from ui.icons import icon, state_icon

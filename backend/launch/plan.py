@@ -8,7 +8,7 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from backend.launch.models import LocalModel
-from backend.launch.presets import Flag, Preset
+from backend.launch.preset import Flag, Preset
 
 REQUEST_METRICS_FLAG = "--enable-per-request-metrics"
 CACHED_TOKENS_FLAG = "--enable-prompt-tokens-details"
@@ -82,6 +82,7 @@ def plan(preset: Preset, model: LocalModel, *, tools: EngineTools, listen: Liste
         *("--model", str(model.folder), "--served-model-name", preset.served_name),
         *("--host", listen.host, "--port", str(listen.port)),
         *("--dtype", preset.dtype, "--max-model-len", str(preset.context)),
+        *(("--enforce-eager",) if preset.eager else ()),
         *_spell(preset.flags),
         *optional,
     )
@@ -94,7 +95,7 @@ def plan(preset: Preset, model: LocalModel, *, tools: EngineTools, listen: Liste
         port=listen.port,
         served_model=preset.served_name,
         max_model_len=preset.context,
-        ready_timeout_s=preset.ready_timeout_s,
+        ready_timeout_s=preset.ready_timeout_s or 600.0,
         expected_ready_s=preset.expected_ready_s,
         reports_request_metrics=metrics,
         secrets=frozenset({listen.api_key.get_secret_value()} if listen.api_key else ()),
@@ -115,7 +116,7 @@ def _spell(flags: Mapping[str, Flag]) -> tuple[str, ...]:
 def _environment(preset: Preset, listen: Listen) -> dict[str, str]:
     """What the engine gets besides its minimal environment: no hub, no usage reports, a bounded KV cache."""
     fixed = {
-        "VLLM_CPU_KVCACHE_SPACE": str(preset.kv_cache_gib),
+        "VLLM_CPU_KVCACHE_SPACE": f"{preset.kv_cache_gib:g}",
         "HF_HUB_OFFLINE": "1",
         "VLLM_NO_USAGE_STATS": "1",
         "PYTHONUNBUFFERED": "1",

@@ -8,7 +8,8 @@ from pydantic import SecretStr
 
 from backend.launch.models import LocalModel
 from backend.launch.plan import EngineTools, LaunchSpec, Listen, plan
-from backend.launch.presets import Preset, read_shelf
+from backend.launch.preset import Preset
+from backend.launch.shelf import read_shelf
 
 ROOT = Path(__file__).parents[3]
 MODEL = LocalModel("SmolLM2-135M-Instruct", Path("/models/with space"))

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.errors import PresetError
-from backend.launch.presets import read_preset, read_shelf
+from backend.launch.preset_file import read_preset
+from backend.launch.shelf import read_shelf
 
 SHIPPED = Path(__file__).parents[3] / "presets"
 
@@ -48,7 +49,7 @@ def test_wrong_value_is_shown(tmp_path: Path, preset_text: str) -> None:
 
 
 def test_missing_key_is_named(tmp_path: Path, preset_text: str) -> None:
-    assert "model is missing" in broken(tmp_path, preset_text.replace("model: SmolLM2-135M-Instruct\n", ""))
+    assert "served_name is missing" in broken(tmp_path, preset_text.replace("served_name: smollm2-135m\n", ""))
 
 
 def test_repeated_key_is_refused(tmp_path: Path, preset_text: str) -> None:
