@@ -200,4 +200,6 @@ def parse_message(line: bytes) -> ReaderMessage | None:
 def _reading(value: Any) -> Reading[Any]:
     if isinstance(value, dict):
         return Missing(MissingReason(value["missing"]), value["detail"])
+    if isinstance(value, list):  # [pid, bytes] each
+        return {int(pid): int(count) for pid, count in value}
     return value

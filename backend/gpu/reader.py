@@ -136,13 +136,22 @@ def _power_limit_w(handle: Any) -> tuple[float]:
     return (pynvml.nvmlDeviceGetEnforcedPowerLimit(handle) / MILLIWATTS,)
 
 
-SENSORS: tuple[tuple[tuple[str, ...], Callable[[Any], tuple[float, ...]]], ...] = (
+def _process_memory_bytes(handle: Any) -> tuple[list[list[int]]]:
+    """What each process holds of the card, as [pid, bytes]. Pids are the host's: a container may not know them."""
+    processes = pynvml.nvmlDeviceGetComputeRunningProcesses(handle)
+    if any(process.usedGpuMemory is None for process in processes):  # as under WSL
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+    return ([[process.pid, process.usedGpuMemory] for process in processes],)
+
+
+SENSORS: tuple[tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]], ...] = (
     (("memory_used_bytes", "memory_total_bytes"), _memory_bytes),
     (("core_temperature_c",), _core_temperature_c),
     (("memory_temperature_c",), _memory_temperature_c),
     (("utilization_percent",), _utilization_percent),
     (("power_w",), _power_w),
     (("power_limit_w",), _power_limit_w),
+    (("process_memory_bytes",), _process_memory_bytes),
 )
 
 

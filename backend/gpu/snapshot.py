@@ -4,6 +4,7 @@ The page shows a `GpuView`. Enum values are keys of its table of strings; `sente
 and for people who want the source's own words.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -26,6 +27,7 @@ class GpuSnapshot:
     utilization_percent: Reading[int]
     power_w: Reading[float]
     power_limit_w: Reading[float]
+    process_memory_bytes: Reading[Mapping[int, int]]  # by pid, of the processes that compute on it
 
 
 class GpuCardState(StrEnum):

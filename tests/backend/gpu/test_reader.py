@@ -77,7 +77,14 @@ def test_a_watch_names_the_card_and_then_reads_it(machine: FakeMachine) -> None:
         "utilization_percent": 93,
         "power_w": 251.5,
         "power_limit_w": 300.0,
+        "process_memory_bytes": [],
     }
+
+
+def test_the_processes_that_hold_a_card_are_read(machine: FakeMachine) -> None:
+    machine.play(["0.processes = 4242:17179869184 77:1048576"])
+    readings = run_reader(machine, "watch", "index:0", "0.1")[1]["readings"]
+    assert readings["process_memory_bytes"] == [[4242, 16 * 1024**3], [77, 1024**2]]
 
 
 def test_a_card_can_be_named_by_index(machine: FakeMachine) -> None:

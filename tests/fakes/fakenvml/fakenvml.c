@@ -7,12 +7,14 @@
  *   N.name  N.uuid  N.bus_id (0000:02:00.0 and up)
  *   N.core_temperature_c = 36   N.memory_temperature_c = 35   N.utilization_percent = 0
  *   N.power_mw = 42000   N.power_limit_mw = 300000
+ *   N.processes = (pid:bytes ...)
  *   N.memory_total_bytes = 32 GiB   N.memory_used_bytes = 0   N.memory_reserved_bytes = 301465600
  */
 #include "faults.h"
 #include "scenario.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -240,4 +242,24 @@ EXPORT int nvmlDeviceGetEnforcedPowerLimit(Card *card, unsigned *milliwatts) {
     ENTER(card, index);
     *milliwatts = (unsigned)scenario_card_number(index, "power_limit_mw", 300000);
     return SUCCESS;
+}
+
+typedef struct {
+    unsigned pid;
+    unsigned long long used_memory;
+    unsigned gpu_instance, compute_instance;
+} ProcessInfo;
+
+EXPORT int nvmlDeviceGetComputeRunningProcesses_v3(Card *card, unsigned *count, ProcessInfo *processes) {
+    ENTER(card, index);
+    char text[SCENARIO_TEXT_SIZE], *rest = scenario_card_text(index, "processes", "", text);
+    unsigned room = *count, used = 0;
+    for (char *colon; (colon = strchr(rest, ':')); used++) {
+        unsigned pid = (unsigned)strtoul(rest, NULL, 10);
+        unsigned long long bytes = strtoull(colon + 1, &rest, 10);
+        if (used < room)
+            processes[used] = (ProcessInfo){pid, bytes, ~0u, ~0u};
+    }
+    *count = used;
+    return used > room ? INSUFFICIENT_SIZE : SUCCESS;
 }
