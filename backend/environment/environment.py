@@ -53,7 +53,10 @@ class LackKey(StrEnum):
     CUDA13 = "cuda13"  # a CUDA 13 build: its tools no longer know sm_70
     CPU_BUILD = "cpu_build"  # torch without CUDA
     NEW_VLLM = "new_vllm"  # newer than 0.19.1, the last with sm_70 code
-    NO_CARD = "no_card"  # the machine or its driver shows no NVIDIA card
+    NO_CARD = "no_card"  # torch or the driver shows no NVIDIA card
+    NO_V100 = "no_v100"  # a card is there, of another kind
+    NO_DRIVER = "no_driver"  # NVIDIA's driver library is not there or does not answer
+    OLD_DRIVER = "old_driver"  # older than CUDA 12 needs
     NO_FLAGS = "no_flags"  # its --help could not be read
 
 

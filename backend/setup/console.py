@@ -4,7 +4,10 @@ import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from backend.setup.step import StepProgress
 
 PLAIN_INTERVAL_S = 15.0  # where the output is no terminal, progress is a line now and then
 PLAIN_WIDTH = 110  # pip names a hundred packages on one line
@@ -36,9 +39,20 @@ class Console:
             self._last_plain = self.clock()
             self.line(text if len(text) <= PLAIN_WIDTH else f"{text[: PLAIN_WIDTH - 1]}…")
 
-    def start_step(self) -> None:
-        """A new step begins: its first progress line is due one interval from now."""
+    def step_began(self, progress: "StepProgress") -> None:
+        """The step's line; its first progress line is due one interval from now."""
+        self.line(progress.head)
         self._last_plain = self.clock()
+
+    def step_goes_on(self, progress: "StepProgress") -> None:
+        """Replaces the last progress line."""
+        fetched = "" if progress.fetched_bytes is None else f"{size(progress.fetched_bytes)} so far"
+        parts = (f"{progress.head} · {duration(progress.elapsed_s)}", fetched, progress.doing)
+        self.progress(" · ".join(filter(None, parts)))
+
+    def step_done(self, progress: "StepProgress") -> None:
+        """How long it took."""
+        self.line(f"{progress.head}: done in {duration(progress.elapsed_s)}")
 
     def confirm(self, question: str, answers: TextIO) -> bool:
         """Ask once. Enter alone means yes; the end of the input means no."""

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from backend.errors import SetupError
 from backend.setup.console import size
-from backend.setup.disk import nearest_existing
+from backend.setup.disk import bytes_below, nearest_existing
 from backend.setup.recipe import Footprint
 
+BEGUN_BYTES = 50_000_000  # pip and the skeleton of an environment take 27 MB
 MARGIN = 1.05  # a full disk is more than an inconvenience on a shared machine
 
 
@@ -66,11 +67,10 @@ class DownloadPlan:
     def check_space(self) -> None:
         """Raises SetupError, with the shortfall, where a disk cannot take its part."""
         for disk in self.disks():
-            short = int(disk.need_bytes * MARGIN) - disk.free_bytes
-            if short > 0:
+            if disk.short_bytes > 0:
                 raise SetupError(
                     f"Not enough disk space for {disk.folder}: about {size(disk.need_bytes)} are needed while installing, "
-                    f"{size(disk.free_bytes)} are free, {size(short)} are missing.",
+                    f"{size(disk.free_bytes)} are free, {size(disk.short_bytes)} are missing.",
                     hint="Free some, or put the engine on another disk with --home FOLDER (or VOLTA_HOME). "
                     "PIP_NO_CACHE_DIR=1 does without pip's cache.",
                 )
@@ -84,9 +84,23 @@ class DiskNeed:
     need_bytes: int
     free_bytes: int
 
+    @property
+    def short_bytes(self) -> int:
+        """How much is missing; 0 where it suffices."""
+        return max(0, int(self.need_bytes * MARGIN) - self.free_bytes)
+
     def line(self) -> str:
         """For the table: the free space, and how much of it the installation needs while it runs."""
         return f"  free: {size(self.free_bytes)} on the disk of {self.folder} (while installing it takes {size(self.need_bytes)})"
+
+
+def row_for(what: str, footprint: Footprint, folder: Path, *, begun: Path | None) -> PlanRow:
+    """What is still needed of it. `begun` holds what is there; an empty virtual environment is no part worth mentioning."""
+    present = 0 if begun is None else bytes_below(begun)
+    if present < BEGUN_BYTES:
+        return PlanRow(what, footprint, folder)
+    left = Footprint(footprint.download_bytes, max(0, footprint.disk_bytes - present))
+    return PlanRow(f"{what}, what is missing or changed", left, folder, is_begun=True)
 
 
 def cache_row(rows: tuple[PlanRow, ...], environ: Mapping[str, str]) -> tuple[PlanRow, ...]:

@@ -3,24 +3,22 @@
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from backend.environment.environment import EngineEnvironment
 from backend.errors import SetupError
 from backend.setup.arguments import SetupArguments
 from backend.setup.console import Console, size
-from backend.setup.disk import bytes_below
-from backend.setup.download_plan import DownloadPlan, PlanRow, cache_row
-from backend.setup.engine_environment import current_environment
+from backend.setup.download_plan import DownloadPlan, PlanRow, cache_row, row_for
+from backend.setup.engine_environment import begun_environment, current_environment
 from backend.setup.gpu_detection import detect_nvidia, engine_advice
 from backend.setup.machine import machine_warnings
 from backend.setup.model_install import EMBEDDED_MODEL, MODEL_FOOTPRINT, embedded_model_folder
 from backend.setup.panel_environment import PanelEnvironment
-from backend.setup.pip_access import PipAccess
-from backend.setup.recipe import CPU_RECIPE, Footprint, Recipe, TorchBuild
+from backend.setup.pip_access import PipAccess, access_from
+from backend.setup.recipe import CPU_RECIPE, Recipe, TorchBuild
 from backend.setup.torch_build import ask_torch_build
-
-BEGUN_BYTES = 50_000_000  # pip and the skeleton of an environment take 27 MB
 
 
 @dataclass(frozen=True)
@@ -34,9 +32,10 @@ class Preparation:
     base_python: Path
     recipe: Recipe = CPU_RECIPE
 
-    @property
+    @cached_property
     def access(self) -> PipAccess:
-        return PipAccess(self.arguments.index_url, self.arguments.torch_index_url)
+        arguments = self.arguments
+        return access_from(self.base_python, self.environ, arguments.index_url, arguments.torch_index_url)
 
     @property
     def panel(self) -> PanelEnvironment:
@@ -96,12 +95,15 @@ class Preparation:
         if not is_missing:
             return ()
         what = "the panel and its test tools" if self.arguments.with_dev else "the panel"
-        return (_row(what, self.panel.footprint(), self.panel.venv),)
+        return (row_for(what, self.panel.footprint(), self.panel.venv, begun=self.panel.venv),)
 
     def _engine_rows(self, build: TorchBuild | None) -> tuple[PlanRow, ...]:
         if build is None:
             return ()
-        return (_row(f"the {self.recipe.title} (vLLM)", self.recipe.footprint(build), self.environments),)
+        environment = begun_environment(self.environments, self.recipe)
+        begun = None if environment is None else environment.folder
+        what = f"the {self.recipe.title} (vLLM)"
+        return (row_for(what, self.recipe.footprint(build), self.environments, begun=begun),)
 
     def _model_rows(self) -> tuple[PlanRow, ...]:
         if self.arguments.panel_only or embedded_model_folder(self.models) is not None:
@@ -128,12 +130,3 @@ class Preparation:
             "It can be stopped at any time: run again, it goes on with what is missing."
         )
         return notes
-
-
-def _row(what: str, footprint: Footprint, folder: Path) -> PlanRow:
-    """What is still needed of it. An empty virtual environment is not yet a part worth mentioning."""
-    present = bytes_below(folder)
-    if present < BEGUN_BYTES:
-        return PlanRow(what, footprint, folder)
-    left = Footprint(footprint.download_bytes, max(0, footprint.disk_bytes - present))
-    return PlanRow(f"{what}, what is missing or changed", left, folder, is_begun=True)

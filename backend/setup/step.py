@@ -8,11 +8,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 from backend.errors import SetupError
-from backend.setup.console import Console, duration, size
+from backend.setup.console import duration
 from backend.setup.disk import bytes_below
 from backend.setup.pip_access import without_credentials
 
@@ -21,6 +22,7 @@ TERM_GRACE_S = 5.0
 SCRATCH_FOLDER = "tmp"
 TAIL_BYTES = 4096
 QUOTED_LINES = 12  # of the log, in the message of a failed step
+DOING_CHARACTERS = 200
 
 # Asks the kernel to end this process with its parent (PR_SET_PDEATHSIG = 1, SIGKILL), then becomes the command: a pip left
 # behind by a killed setup would go on writing into an environment that the next setup works on.
@@ -42,6 +44,40 @@ class Step:
 
 
 @dataclass(frozen=True)
+class StepProgress:
+    """One step under way."""
+
+    number: int
+    total: int
+    title: str
+    elapsed_s: float = 0.0
+    doing: str = ""  # the last line of its output, credentials hidden
+    fetched_bytes: int | None = None  # of what pip downloads now; None: it downloads nothing
+    group: int = 0  # process group of the step; 0: not started yet
+
+    @property
+    def head(self) -> str:
+        """[2/6] install torch"""
+        return f"[{self.number}/{self.total}] {self.title}"
+
+
+class StepObserver(Protocol):
+    """Who is told what setup does: a terminal, or the panel that started it."""
+
+    def line(self, text: str = "") -> None:
+        """A sentence that stays."""
+
+    def step_began(self, progress: StepProgress) -> None:
+        """A step was started."""
+
+    def step_goes_on(self, progress: StepProgress) -> None:
+        """It still runs; called a few times a second."""
+
+    def step_done(self, progress: StepProgress) -> None:
+        """It ended well."""
+
+
+@dataclass(frozen=True)
 class StepRunner:
     """Runs steps one after the other, all output appended to one log.
 
@@ -50,7 +86,7 @@ class StepRunner:
     """
 
     log_path: Path
-    console: Console
+    console: StepObserver
     environ: Mapping[str, str]
 
     @property
@@ -65,21 +101,21 @@ class StepRunner:
             SetupError: it failed or took longer than its deadline; the message quotes the end of its output.
         """
         started = time.monotonic()
-        head = f"[{number}/{total}] {step.title}"
-        self.console.line(head)
-        self.console.start_step()
+        progress = StepProgress(number, total, step.title)
         with self.log_path.open("ab") as log_file:
-            log_file.write(f"\n== {head}: {without_credentials(' '.join(step.argv))}\n".encode())
+            log_file.write(f"\n== {progress.head}: {without_credentials(' '.join(step.argv))}\n".encode())
             log_file.flush()
             offset = log_file.tell()
             with self._empty_scratch(), _ended_on_the_way_out(self._spawn(step, log_file.fileno())) as child:
-                returncode = self._wait(child, head=head, deadline=started + step.deadline_s, offset=offset)
-        elapsed = duration(time.monotonic() - started)
+                progress = replace(progress, group=child.pid)
+                self.console.step_began(progress)
+                returncode = self._wait(child, progress, deadline=started + step.deadline_s, offset=offset)
+        elapsed_s = time.monotonic() - started
         if returncode is None:
             raise self._failure(step, f"did not end within {duration(step.deadline_s)}", offset)
         if returncode != 0:
-            raise self._failure(step, f"failed with exit code {returncode} after {elapsed}", offset)
-        self.console.line(f"{head}: done in {elapsed}")
+            raise self._failure(step, f"failed with exit code {returncode} after {duration(elapsed_s)}", offset)
+        self.console.step_done(replace(progress, elapsed_s=elapsed_s))
 
     def _spawn(self, step: Step, output: int) -> "subprocess.Popen[bytes]":
         tether = (sys.executable, "-I", "-S", "-c", _TETHER, str(os.getpid()))
@@ -92,20 +128,24 @@ class StepRunner:
             start_new_session=True,
         )
 
-    def _wait(self, child: "subprocess.Popen[bytes]", *, head: str, deadline: float, offset: int) -> int | None:
+    def _wait(
+        self, child: "subprocess.Popen[bytes]", progress: StepProgress, *, deadline: float, offset: int
+    ) -> int | None:
         """The exit code, or None at the deadline."""
         started = time.monotonic()
         while time.monotonic() < deadline:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 return child.wait(timeout=POLL_S)
-            self.console.progress(f"{head} · {duration(time.monotonic() - started)}{self._doing(offset)}")
+            doing, fetched = self._doing(offset)
+            elapsed_s = time.monotonic() - started
+            self.console.step_goes_on(replace(progress, elapsed_s=elapsed_s, doing=doing, fetched_bytes=fetched))
         return None
 
-    def _doing(self, offset: int) -> str:
+    def _doing(self, offset: int) -> tuple[str, int | None]:
         """The last line of the output; while pip downloads, also how much it has so far."""
         last = (last_lines(self.log_path, offset=offset, count=1) or [""])[0].strip()
-        fetched = f" · {size(bytes_below(self.scratch))} so far" if last.startswith("Downloading") else ""
-        return f"{fetched} · {last}" if last else ""
+        fetched = bytes_below(self.scratch) if last.startswith("Downloading") else None
+        return without_credentials(last)[:DOING_CHARACTERS], fetched
 
     @contextlib.contextmanager
     def _empty_scratch(self) -> Iterator[None]:
