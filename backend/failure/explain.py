@@ -1,0 +1,234 @@
+"""Why an engine ended, decided from its log, its exit code and what was asked of it. Pure. Right or unknown.
+
+The order: it could not be executed; the first error of a worker or engine core; the API server's last exception;
+argparse's sentence; a line of a native library; how the processes died; that the start was given up; unknown.
+"""
+
+import re
+import signal
+from collections.abc import Mapping, Sequence
+
+from backend.engine.stage import Stage
+from backend.failure.failure import (
+    LAST_LINES,
+    LINE_CHARACTERS,
+    UNKNOWN,
+    VALUE_CHARACTERS,
+    Failure,
+    LaunchContext,
+)
+from backend.failure.fixes import fixes_for
+from backend.failure.log_lines import Level, LogLine, Source, read_lines
+from backend.failure.out_of_memory import phase_rule
+from backend.failure.rule import Found, Place, Sign, find_in_chain, find_in_line
+from backend.failure.signs_arguments import ARGUMENT_SIGNS
+from backend.failure.signs_card import CARD_SIGNS, OUT_OF_MEMORY
+from backend.failure.signs_model import MODEL_SIGNS
+from backend.failure.tracebacks import Chain, find_chains
+
+READ_LINES = 5000  # the newest of a log
+NATIVE_LINES = 2000  # written past the logger, that are looked at
+USAGE_ERROR = 2  # argparse's exit code
+LAST_WORDS = 6  # lines among which argparse's sentence must be
+
+SIGNS: tuple[Sign, ...] = (*ARGUMENT_SIGNS, *MODEL_SIGNS, *CARD_SIGNS)
+_IN_EXCEPTIONS = tuple(sign for sign in SIGNS if sign.place is Place.EXCEPTION)
+_NATIVE = tuple(sign for sign in SIGNS if sign.place is Place.NATIVE)
+_USAGE = tuple(sign for sign in SIGNS if sign.place is Place.USAGE)
+
+_ARGPARSE = re.compile(r"[\w./-]{1,300}(?: \w{1,20})?: error: ")
+_READY = "Application startup complete"
+_ERROR_LINE = re.compile(r"\w*(?:Error|Exception)\b|\b(?:error|fatal|failed|terminate called)\b", re.IGNORECASE)
+_DIED = re.compile(
+    r"(?:Worker proc \S{1,60} died unexpectedly(?: \(exit code: (?P<worker>-?\d{1,3}|None)\))?"
+    r"|Engine core proc \S{1,60} died unexpectedly"
+    r"|Failed core proc\(s\): \{[^}]{0,80}?: (?P<core>-?\d{1,3})\b"
+    r"|died with exit code (?P<process>-?\d{1,3}))"
+)
+_CRASHES = frozenset({"SIGSEGV", "SIGBUS", "SIGILL", "SIGABRT", "SIGFPE", "SIGTRAP", "SIGSYS"})
+
+
+def explain(
+    lines: Sequence[str],
+    *,
+    returncode: int | None,
+    phase: Stage | None,
+    context: LaunchContext,
+    error: str = "",
+    out_of_memory_kills: int | None = None,
+    overdue_s: float | None = None,
+) -> Failure:
+    """Why a run ended that was not asked to.
+
+    `lines`: the newest of its log, oldest first. `returncode`: negative for a signal, None when not known. `phase`: how
+    far the start had come, READY or None after it. `error`: why it could not be executed. `out_of_memory_kills`: by how
+    much the kernel's counter of killed processes grew during the run. `overdue_s`: it was given up after so many seconds.
+    """
+    started = None if phase is Stage.READY else phase
+    if error:
+        return _failure("not_executable", {"error": error}, "", started, context)
+    log = read_lines(lines[-READ_LINES:])
+    ready_at = next((line.index for line in reversed(log) if _READY in line.text and line.level is not Level.RAW), None)
+    was_ready = phase is Stage.READY or ready_at is not None
+    chains = [chain for chain in find_chains(log) if not chain.is_survived and chain.index > (ready_at or -1)]
+
+    found = _from_core(chains)
+    if overdue_s is None:
+        ended_by_signal = returncode is not None and returncode < 0
+        if found is None and not ended_by_signal and not _core_spoke(chains):
+            found = _from_server(chains, was_ready=was_ready)
+        if found is None and returncode in (USAGE_ERROR, None):
+            found = _from_usage(log)
+        if found is None or found[0].sign.is_consequence:
+            found = _from_native_lines(log, after=ready_at) or found
+    if found is not None:
+        rule = found[0].sign.rule
+        if rule == OUT_OF_MEMORY:
+            rule = phase_rule(found[1], log, phase=started, was_ready=was_ready) if found[1] else "oom_unknown_phase"
+        return _failure(rule, found[0].values, found[0].line, started, context)
+    if overdue_s is not None:
+        return _failure("start_overdue", {"seconds": f"{overdue_s:.0f}"}, "", started, context)
+    death = _from_death(log, chains, returncode, out_of_memory_kills)
+    if death is not None:
+        rule, values, line = death
+        return _failure(rule, values, line, started, context)
+    return Failure(UNKNOWN, phase=started, last_lines=_last_lines(log))
+
+
+Decision = tuple[Found, Chain | None]
+
+
+def _from_core(chains: Sequence[Chain]) -> Decision | None:
+    """What the first failing worker or engine core said. An error it does not know stays unknown: others follow from it."""
+    spoken = [chain for chain in chains if chain.source is Source.CORE and not chain.is_generic]
+    spoken = [chain for chain in spoken if chain.is_fatal] or spoken
+    consequence: Decision | None = None
+    for chain in spoken:
+        found = find_in_chain(chain, _IN_EXCEPTIONS)
+        if found is not None and not found.sign.is_consequence:
+            return found, chain
+        if found is not None:
+            consequence = consequence or (found, chain)
+        elif not _is_echo(chain):
+            break
+    return consequence
+
+
+def _core_spoke(chains: Sequence[Chain]) -> bool:
+    return any(chain.source is Source.CORE and not chain.is_generic and chain.is_fatal for chain in chains)
+
+
+def _from_server(chains: Sequence[Chain], *, was_ready: bool) -> Decision | None:
+    """The exception that ended the API server: the last one written past the logger."""
+    raw = [chain for chain in chains if chain.source is not Source.CORE and chain.level is Level.RAW]
+    logged = [chain for chain in chains if chain.source is not Source.CORE and chain.level is Level.ERROR]
+    ending = raw[-1:] or ([] if was_ready else logged[-1:])
+    if not ending or ending[0].is_generic:
+        return None
+    found = find_in_chain(ending[0], _IN_EXCEPTIONS)
+    return (found, ending[0]) if found else None
+
+
+def _from_usage(log: Sequence[LogLine]) -> Decision | None:
+    spoken = [line for line in log if line.text.strip()][-LAST_WORDS:]
+    for line in reversed(spoken):
+        match = _ARGPARSE.match(line.text) if line.level is Level.RAW else None
+        if match:
+            found = find_in_line(line.text[match.end() :], _USAGE)
+            return (found, None) if found else None
+    return None
+
+
+def _from_native_lines(log: Sequence[LogLine], *, after: int | None) -> Decision | None:
+    """The only cause that lines written past Python tell; None when they tell several."""
+    spoken = [line for line in log if line.level is not Level.HARMLESS and line.index > (after or -1)][-NATIVE_LINES:]
+    found = [found for line in spoken if (found := find_in_line(line.text, _NATIVE))]
+    return (found[0], None) if len({each.sign.rule for each in found}) == 1 else None
+
+
+def _from_death(
+    log: Sequence[LogLine], chains: Sequence[Chain], returncode: int | None, kills: int | None
+) -> tuple[str, Mapping[str, str], str] | None:
+    """What the way it ended tells: a signal to the engine itself, or to a worker that the log names."""
+    if any(not chain.is_generic and chain.level is Level.RAW and not _is_echo(chain) for chain in chains[-1:]):
+        return None
+    name = _signal_name(returncode)
+    line = ""
+    if name is None:
+        death = _named_death(log)
+        if death is None:
+            return None
+        code, line = death
+        name = _signal_name(code)
+    if kills and name in (None, "SIGKILL"):
+        return "host_memory", {}, line
+    if name is None:
+        return None
+    return ("crashed" if name in _CRASHES else "killed"), {"signal": name}, line
+
+
+def _named_death(log: Sequence[LogLine]) -> tuple[int | None, str] | None:
+    """The exit code of the first process that the log says died, None where it does not say which; and that line."""
+    deaths = [(match, line) for line in log if line.level is not Level.HARMLESS and (match := _DIED.search(line.text))]
+    for match, line in deaths:
+        code = next((code for code in match.groups() if code and code != "None"), None)
+        if code is not None and int(code) < 0:
+            return int(code), line.text
+    return (None, deaths[0][1].text) if deaths else None
+
+
+def _is_echo(chain: Chain) -> bool:
+    """Whether the exception is what a living process says when another one is gone."""
+    last = chain.exceptions[-1]
+    return last.name in ("EOFError", "BrokenPipeError", "ConnectionResetError", "EngineDeadError") or any(
+        word in last.line for word in ("Connection closed by peer", "Connection reset by peer", "Broken pipe")
+    )
+
+
+def _signal_name(returncode: int | None) -> str | None:
+    """The signal that an exit code stands for: as Python writes it, or as a shell or a container does."""
+    if returncode is None or not (returncode < 0 or 128 < returncode < 160):
+        return None
+    try:
+        return signal.Signals(-returncode if returncode < 0 else returncode - 128).name
+    except ValueError:
+        return None
+
+
+def _last_lines(log: Sequence[LogLine]) -> tuple[str, ...]:
+    spoken = [line for line in log if line.text.strip()]
+    errors = [
+        line for line in spoken if line.level is not Level.HARMLESS and _ERROR_LINE.search(line.text[:LINE_CHARACTERS])
+    ]
+    return tuple(_cut(line.text, LINE_CHARACTERS) for line in (errors or spoken)[-LAST_LINES:])
+
+
+def _failure(rule: str, values: Mapping[str, str], line: str, phase: Stage | None, context: LaunchContext) -> Failure:
+    complete = _completed(rule, values, context)
+    return Failure(
+        rule,
+        {name: _cut(value, VALUE_CHARACTERS) for name, value in complete.items()},
+        _cut(line, LINE_CHARACTERS),
+        phase,
+        fixes=fixes_for(rule, complete, context),
+    )
+
+
+def _completed(rule: str, values: Mapping[str, str], context: LaunchContext) -> dict[str, str]:
+    """The values, with what the text leaves out and the launch itself knows."""
+    complete = dict(values)
+    if rule == "port_taken" and context.port is not None:
+        complete.setdefault("port", str(context.port))
+    if rule == "context_too_long" and "derived" in complete:
+        lengths = [int(text) for text in (complete["derived"], complete.get("maximum", "")) if text.isdecimal()]
+        complete["limit"] = str(max(lengths))
+    if rule == "cuda_tools_too_new" and "target" in complete:
+        complete["architecture"] = complete["target"]
+    if rule == "unknown_architecture" and "architecture" in complete:
+        complete["architecture"] = complete["architecture"].replace("'", "")
+    return complete
+
+
+def _cut(text: str, length: int) -> str:
+    text = text.strip()
+    return text if len(text) <= length else text[: length - 1] + "…"

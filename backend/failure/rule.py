@@ -1,0 +1,99 @@
+"""What a rule is: the texts that are its signs, where they may stand, and the values they carry."""
+
+import re
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from backend.failure.failure import VALUE_CHARACTERS
+from backend.failure.tracebacks import Chain, Raised
+
+_PYDANTIC = re.compile(r"\s*(?:Value|Assertion) error, ")
+_QUOTED = re.compile(r"Worker failed with error '(.*)', please check the stack trace")
+
+
+class Place(StrEnum):
+    """Where a sign may stand. Elsewhere the same words mean nothing."""
+
+    EXCEPTION = "exception"  # in the message of an exception that ended a process
+    NATIVE = "native"  # a line of its own, written past Python: compilers, C++ and CUDA libraries, uvicorn
+    USAGE = "usage"  # argparse's last line, after "error: "
+
+
+@dataclass(frozen=True)
+class Sign:
+    """One text that tells one cause. Its named groups are the values of the failure.
+
+    Patterns are searched in each line of a message, which begins after the exception's type and after pydantic's
+    "Value error, ": "^" is the beginning of what was said.
+    """
+
+    rule: str
+    pattern: str
+    place: Place = Place.EXCEPTION
+    types: tuple[str, ...] = ()  # of the exception, without module; () for any
+    within: str = ""  # a function or file that must be in the traceback
+    outside: str = ""  # one that must not
+    is_consequence: bool = False  # as a rule the result of another process's failure: any other sign decides before it
+    is_incidental: bool = False  # often handled on the way to another error: then it is not the cause
+    compiled: re.Pattern[str] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "compiled", re.compile(self.pattern))
+
+
+@dataclass(frozen=True)
+class Found:
+    """A sign found in a log."""
+
+    sign: Sign
+    values: dict[str, str]
+    line: str
+
+
+def find_in_chain(chain: Chain, signs: tuple[Sign, ...]) -> Found | None:
+    """The sign that tells why the chain began: the root's, else that of what was raised from it."""
+    found = [found for raised in chain.exceptions if (found := _find_in_exception(raised, chain, signs))]
+    certain = [each for each in found if not each.sign.is_consequence]
+    return (certain or found or [None])[0]
+
+
+def _find_in_exception(raised: Raised, chain: Chain, signs: tuple[Sign, ...]) -> Found | None:
+    lines = _said(raised)
+    for sign in signs:
+        if sign.types and raised.name not in sign.types:
+            continue
+        if sign.is_incidental and raised.is_handled:
+            continue
+        if sign.within and not _passed(chain, sign.within):
+            continue
+        if sign.outside and _passed(chain, sign.outside):
+            continue
+        for line in lines:
+            if match := sign.compiled.search(line):
+                return Found(sign, bounded_values(match), raised.line if line == lines[0] else line)
+    return None
+
+
+def find_in_line(text: str, signs: tuple[Sign, ...]) -> Found | None:
+    """The first sign found in one line."""
+    for sign in signs:
+        if match := sign.compiled.search(text):
+            return Found(sign, bounded_values(match), text)
+    return None
+
+
+def bounded_values(match: re.Match[str]) -> dict[str, str]:
+    """The named groups that took part, each cut to what a sentence can hold."""
+    return {name: value.strip()[:VALUE_CHARACTERS] for name, value in match.groupdict().items() if value is not None}
+
+
+def _said(raised: Raised) -> list[str]:
+    """The lines of the message, the words of a worker that the engine core only repeats among them."""
+    lines = [_PYDANTIC.sub("", line, count=1) for line in raised.message]
+    if match := _QUOTED.match(lines[0]):
+        lines[0] = match.group(1)
+    return lines
+
+
+def _passed(chain: Chain, place: str) -> bool:
+    return any(place in (frame.function, frame.file.rpartition("/")[2]) for frame in chain.frames)
