@@ -8,6 +8,7 @@ import re
 import signal
 from collections.abc import Mapping, Sequence
 
+from backend.engine.patience import Overdue
 from backend.engine.stage import Stage
 from backend.failure.failure import (
     LAST_LINES,
@@ -56,13 +57,13 @@ def explain(
     context: LaunchContext,
     error: str = "",
     out_of_memory_kills: int | None = None,
-    overdue_s: float | None = None,
+    overdue: Overdue | None = None,
 ) -> Failure:
     """Why a run ended that was not asked to.
 
     `lines`: the newest of its log, oldest first. `returncode`: negative for a signal, None when not known. `phase`: how
     far the start had come, READY or None after it. `error`: why it could not be executed. `out_of_memory_kills`: by how
-    much the kernel's counter of killed processes grew during the run. `overdue_s`: it was given up after so many seconds.
+    much the kernel's counter of killed processes grew during the run. `overdue`: why the panel gave it up.
     """
     started = None if phase is Stage.READY else phase
     if error:
@@ -73,7 +74,7 @@ def explain(
     chains = [chain for chain in find_chains(log) if not chain.is_survived and chain.index > (ready_at or -1)]
 
     found = _from_core(chains)
-    if overdue_s is None:
+    if overdue is None:
         ended_by_signal = returncode is not None and returncode < 0
         if found is None and not ended_by_signal and not _core_spoke(chains):
             found = _from_server(chains, was_ready=was_ready)
@@ -86,8 +87,8 @@ def explain(
         if rule == OUT_OF_MEMORY:
             rule = phase_rule(found[1], log, phase=started, was_ready=was_ready) if found[1] else "oom_unknown_phase"
         return _failure(rule, found[0].values, found[0].line, started, context)
-    if overdue_s is not None:
-        return _failure("start_overdue", {"seconds": f"{overdue_s:.0f}"}, "", started, context)
+    if overdue is not None:
+        return _failure("start_overdue", _overdue_values(overdue), overdue.last_line, started, context)
     death = _from_death(log, chains, returncode, out_of_memory_kills)
     if death is not None:
         rule, values, line = death
@@ -227,6 +228,15 @@ def _completed(rule: str, values: Mapping[str, str], context: LaunchContext) -> 
     if rule == "unknown_architecture" and "architecture" in complete:
         complete["architecture"] = complete["architecture"].replace("'", "")
     return complete
+
+
+def _overdue_values(overdue: Overdue) -> dict[str, str]:
+    return {
+        "kind": overdue.kind.value,
+        "seconds": f"{overdue.waited_s:.0f}",
+        "quiet": f"{overdue.quiet_s:.0f}",
+        "limit": f"{overdue.limit_s:.0f}",
+    }
 
 
 def _cut(text: str, length: int) -> str:

@@ -68,7 +68,9 @@ def _context_limit(values: Values, context: LaunchContext) -> tuple[Fix, ...]:
 def _kv_too_small(values: Values, context: LaunchContext) -> tuple[Fix, ...]:
     if context.engine == "cpu" or context.kv_cache_gib is not None:
         needed = _number(values.get("needed"))
-        more = (Fix(FixKind.KV_CACHE_GIB, _gib(math.ceil(needed * 4) / 4)),) if needed is not None else ()
+        more: tuple[Fix, ...] = (
+            (Fix(FixKind.KV_CACHE_GIB, _gib(math.ceil(needed * 4) / 4)),) if needed is not None else ()
+        )
     else:
         more = _higher_utilization(context)
     return (*_context_limit(values, context), *more)

@@ -8,6 +8,7 @@ from backend.failure.failure import VALUE_CHARACTERS
 from backend.failure.tracebacks import Chain, Raised
 
 _PYDANTIC = re.compile(r"\s*(?:Value|Assertion) error, ")
+_REFUSED = re.compile(r"\s+Input should be ")
 _QUOTED = re.compile(r"Worker failed with error '(.*)', please check the stack trace")
 
 
@@ -54,7 +55,7 @@ def find_in_chain(chain: Chain, signs: tuple[Sign, ...]) -> Found | None:
     """The sign that tells why the chain began: the root's, else that of what was raised from it."""
     found = [found for raised in chain.exceptions if (found := _find_in_exception(raised, chain, signs))]
     certain = [each for each in found if not each.sign.is_consequence]
-    return (certain or found or [None])[0]
+    return next(iter(certain or found), None)
 
 
 def _find_in_exception(raised: Raised, chain: Chain, signs: tuple[Sign, ...]) -> Found | None:
@@ -90,6 +91,9 @@ def bounded_values(match: re.Match[str]) -> dict[str, str]:
 def _said(raised: Raised) -> list[str]:
     """The lines of the message, the words of a worker that the engine core only repeats among them."""
     lines = [_PYDANTIC.sub("", line, count=1) for line in raised.message]
+    for number in range(1, len(lines)):
+        if _REFUSED.match(lines[number]):  # pydantic names the setting in the line before
+            lines[number] = f"{lines[number - 1].strip()}: {lines[number].strip()}"
     if match := _QUOTED.match(lines[0]):
         lines[0] = match.group(1)
     return lines

@@ -102,7 +102,7 @@ ARGUMENT_SIGNS = (
     Sign("speculation_incomplete", r"^num_speculative_tokens must be provided with speculative model"),
     Sign(
         "bad_flag_value",
-        r"^\s*Input should be [^\[]{1,400}\[type=(?:less|greater|literal|int|float|bool|enum|string)\w{0,30}, "
+        r"^(?P<flag>[\w.-]{1,80}): Input should be [^\[]{1,400}\[type=(?:less|greater|literal|int|float|bool|enum|string)\w{0,30}, "
         r"input_value=(?P<value>[^,]{1,100}),",
         types=("ValidationError",),
     ),
