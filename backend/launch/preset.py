@@ -48,6 +48,14 @@ INTENT_FLAGS: Mapping[str, str] = {
 }
 """Flags that a key of the preset stands for: written under `flags` they would be there twice."""
 
+SPELLED_OUT: Mapping[str, tuple[str, object]] = {
+    "quantization": ("quantization", "none"),
+    "kv-cache-dtype": ("kv_cache_dtype", None),
+    "speculative-config": ("speculation", None),
+    "override-generation-config": ("sampling", None),
+}
+"""Flags that say more than our key for them: allowed under `flags` while the key, named here with its default, is left out."""
+
 PANEL_FLAGS: Mapping[str, str] = {
     "host": "the panel picks the address",
     "port": "the panel picks a free port",
@@ -292,8 +300,12 @@ class Preset(_Strict):
         for flag in self.flags:
             if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,95}", flag):
                 _refuse(f"flags.{flag}", "is not the name of a flag; write it without dashes in front")
-            name = flag.removeprefix("no-").replace("_", "-")
-            if name in INTENT_FLAGS:
+            name = flag.replace("_", "-").removeprefix("no-")
+            if name in SPELLED_OUT:
+                key, default = SPELLED_OUT[name]
+                if getattr(self, key) != default:
+                    _refuse(f"flags.{flag}", f"is there twice: {key} is set as well")
+            elif name in INTENT_FLAGS:
                 _refuse(f"flags.{flag}", f"has a key of its own: {INTENT_FLAGS[name]}")
             if name in PANEL_FLAGS:
                 _refuse(f"flags.{flag}", f"cannot be set here: {PANEL_FLAGS[name]}")
