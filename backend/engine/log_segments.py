@@ -10,6 +10,7 @@ Standard library only: the keeper process imports it.
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 HEAD_BYTES = 256 * 1024
 SEGMENT_BYTES = 8 * 1024 * 1024
@@ -41,6 +42,46 @@ def segment_starts(folder: Path) -> list[int]:
     except FileNotFoundError:
         return []
     return sorted(int(stem) for stem in stems if stem.isdecimal())
+
+
+class LogSource(Protocol):
+    """Where the bytes of one log lie: files by the offset of their first byte in the stream."""
+
+    def starts(self) -> list[int]:
+        """First offsets of the files that exist, ascending."""
+
+    def path(self, start: int) -> Path:
+        """The file that holds the stream from byte `start` on."""
+
+
+@dataclass(frozen=True)
+class SegmentFolder:
+    """A folder of segments (LogSource)."""
+
+    folder: Path
+
+    def starts(self) -> list[int]:
+        """Those of the segments."""
+        return segment_starts(self.folder)
+
+    def path(self, start: int) -> Path:
+        """The segment that starts there."""
+        return segment_path(self.folder, start)
+
+
+@dataclass(frozen=True)
+class PlainFile:
+    """One file that only grows, such as the log of an installation (LogSource)."""
+
+    file: Path
+
+    def starts(self) -> list[int]:
+        """0 once the file is there."""
+        return [0] if self.file.exists() else []
+
+    def path(self, start: int) -> Path:
+        """The file, whatever the start."""
+        return self.file
 
 
 class SegmentWriter:

@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 
-from backend.engine.log_segments import segment_path, segment_starts
+from backend.engine.log_segments import LogSource, SegmentFolder
 
 RING_LINES = 2000
 LINE_CHARACTERS = 4096
@@ -50,12 +50,12 @@ class _Bite:
 class LogTail:
     """The newest lines of a run's log. poll() reads the disk (one caller); the rest only reads memory (many).
 
-    `folder` holds the log's segments and need not exist yet. Line numbers go on after `after`, so that a page's cursor
-    stays valid when the tail of the next run follows this one. Lines that match `hidden` are left out.
+    `source` is a folder of segments, or another kind of log; nothing of it need exist yet. Line numbers go on after
+    `after`, so that a page's cursor stays valid when the tail of the next run follows this one. Lines that match `hidden` are left out.
     """
 
-    def __init__(self, folder: Path, *, after: int = 0, hidden: re.Pattern[str] | None = None) -> None:
-        self._folder = folder
+    def __init__(self, source: Path | LogSource, *, after: int = 0, hidden: re.Pattern[str] | None = None) -> None:
+        self._source: LogSource = SegmentFolder(source) if isinstance(source, Path) else source
         self._after = after
         self._hidden = hidden
         self._lines: deque[LogLine] = deque(maxlen=RING_LINES)
@@ -114,8 +114,8 @@ class LogTail:
 
     def _read(self) -> _Bite | None:
         """The newest bytes after our offset, from as many segments as it takes; None when there are none."""
-        starts = segment_starts(self._folder)
-        end = starts[-1] + _size(segment_path(self._folder, starts[-1])) if starts else 0
+        starts = self._source.starts()
+        end = starts[-1] + _size(self._source.path(starts[-1])) if starts else 0
         begin = max(self._offset, end - POLL_BYTES)
         data = b""
         for start, limit in zip(starts, [*starts[1:], end], strict=False):
@@ -124,7 +124,7 @@ class LogTail:
                 continue
             if start > position:  # what lay between is gone: go on behind the gap
                 begin, position, data = start, start, b""
-            data += _read_at(segment_path(self._folder, start), position - start, limit - position)
+            data += _read_at(self._source.path(start), position - start, limit - position)
         if not data:
             return None
         skipped = begin - self._offset

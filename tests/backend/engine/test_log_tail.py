@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.engine.log_segments import LogLimits, SegmentWriter
+from backend.engine.log_segments import LogLimits, PlainFile, SegmentWriter
 from backend.engine.log_tail import LINE_CHARACTERS, POLL_BYTES, RING_LINES, LogSlice, LogTail
 
 
@@ -211,3 +211,15 @@ def test_however_it_is_cut_the_lines_are_the_same_and_every_page_sees_them(
     assert page.lines == expected
     assert slow_page.lines == expected
     assert page.skipped == slow_page.skipped == 0
+
+
+def test_one_plain_file_is_followed_like_a_folder_of_segments(tmp_path: Path) -> None:
+    file = tmp_path / "install.log"
+    tail = LogTail(PlainFile(file))
+    assert tail.poll() == ()
+    file.write_bytes(b"== [1/2] install torch\nDownloading 1%\rDownloading 2%")
+    assert tail.poll() == ("== [1/2] install torch", "Downloading 2%")
+    with file.open("ab") as log:
+        log.write(b"\rdone\n")
+    assert tail.poll() == ("done",)
+    assert tail.last_lines(5) == ("== [1/2] install torch", "done")
