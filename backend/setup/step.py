@@ -5,7 +5,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ from backend.errors import SetupError
 from backend.setup.console import duration
 from backend.setup.disk import bytes_below
 from backend.setup.pip_access import without_credentials
+from backend.setup.tether import tethered
 
 POLL_S = 0.25
 TERM_GRACE_S = 5.0
@@ -23,15 +23,6 @@ SCRATCH_FOLDER = "tmp"
 TAIL_BYTES = 4096
 QUOTED_LINES = 12  # of the log, in the message of a failed step
 DOING_CHARACTERS = 200
-
-# Asks the kernel to end this process with its parent (PR_SET_PDEATHSIG = 1, SIGKILL), then becomes the command: a pip left
-# behind by a killed setup would go on writing into an environment that the next setup works on.
-_TETHER = (
-    "import ctypes, os, sys\n"
-    "ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)\n"
-    "os.getppid() == int(sys.argv[1]) or os._exit(137)\n"
-    "os.execv(sys.argv[2], sys.argv[2:])\n"
-)
 
 
 @dataclass(frozen=True)
@@ -118,9 +109,8 @@ class StepRunner:
         self.console.step_done(replace(progress, elapsed_s=elapsed_s))
 
     def _spawn(self, step: Step, output: int) -> "subprocess.Popen[bytes]":
-        tether = (sys.executable, "-I", "-S", "-c", _TETHER, str(os.getpid()))
         return subprocess.Popen(
-            (*tether, *step.argv),
+            tethered(step.argv),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
