@@ -123,8 +123,8 @@ def _head(words: Sequence[str]) -> tuple[int, int] | None:
         rest = words[at + 1 :]
         if name == "vllm" and rest[:1] == ("serve",):
             return at, 2
-        if name in _DOCKER and "run" in rest[:2]:
-            return at, 1 + rest.index("run") + 1
+        if name in _DOCKER and (rest[:1] == ("run",) or rest[:2] == ("container", "run")):
+            return at, 2 + rest.index("run")
         if re.fullmatch(r"python[\d.]*", name) and "-m" in rest:
             module = rest.index("-m") + 1
             if rest[module : module + 1] == (SERVER_MODULE,):

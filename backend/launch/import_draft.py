@@ -20,8 +20,7 @@ ASSUMED_CONTEXT = 8192  # tokens, where none were given
 ASSUMED_KV_CACHE_GIB = 1.0
 _VARIABLE = re.compile(r"\$[A-Za-z_]\w*")
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW", re.IGNORECASE)
-_TOKENS_NO__VARIABLE = re.compile(r"\$[A-Za-z_]\w*")
-_SECRET = re.compile(r"TOKENIZERS?_|_TOKENIZER|(MAX|NUM|BATCHED)_.*TOKENS|TOKENS_")
+_TOKENS_NO_SECRET = re.compile(r"TOKENIZER|(MAX|NUM|BATCHED)_.*TOKENS")  # of text, not of access
 
 _ADDRESS_FLAGS = frozenset({"host", "port", "uds"})
 _SECRET_FLAGS = frozenset({"api-key", "hf-token"})
@@ -194,7 +193,7 @@ class Draft:
 
 def is_secret(name: str, value: str) -> bool:
     """Whether a variable holds a key, a token or a password, by its name or by the look of its value."""
-    by_name = _SECRET.search(name) is not None and _TOKENS_NO__SECRET.search(name.upper()) is None
+    by_name = _SECRET.search(name) is not None and _TOKENS_NO_SECRET.search(name.upper()) is None
     return by_name or has_secret(value)
 
 

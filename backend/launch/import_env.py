@@ -183,9 +183,9 @@ def _add_key(draft: Draft, models: dict[str, str], line: int, name: str, value: 
         draft.add_flag(GivenFlag("served-model-name", tuple(value.replace(",", " ").split()), name))
     elif bare in ("HOST", "PORT", "HOST_IP"):
         draft.note("address_left_out", name=name, value=value)
-    elif is_secret(name, value) and flag not in INTENT_FLAGS:
+    elif flag == "api-key" or (is_secret(name, value) and flag not in INTENT_FLAGS):
         draft.note("secret_left_out", name=name)
-    elif flag != "api-key" and _is_flag(flag):
+    elif _is_flag(flag):
         _check_flag(draft, flag)
         given = _switch(flag, value) if flag in BOOLEAN_FLAGS | OLD_BOOLEAN_FLAGS else value
         draft.add_flag(GivenFlag(flag, tuple(value.split()) if flag in LIST_FLAGS else given, name))
