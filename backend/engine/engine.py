@@ -5,36 +5,62 @@ import logging
 import re
 import secrets
 import time
-from collections.abc import Callable, Collection, Coroutine
-from dataclasses import replace
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from backend.engine.exit_reason import ExitReason, explain_exit, explain_stuck
+from backend.engine.exit_reason import ExitReason, explain_stuck
 from backend.engine.log_tail import RING_LINES, LogTail
-from backend.engine.process import age_s
+from backend.engine.memory import CardGauge, no_cards
+from backend.engine.memory_release import HeldMemory, held_memory, until_released
+from backend.engine.out_of_memory import read_out_of_memory_kills
+from backend.engine.patience import Overdue
+from backend.engine.process import age_s, current_boot_id
 from backend.engine.record import EngineHistory, EngineRecord, RunSummary, restored_status
-from backend.engine.run import EngineRun, end_marked, find_process
+from backend.engine.run import EngineRun, clean_up_order, end_marked, find_process
+from backend.engine.run_end import Circumstances, explain_end, reached_by
 from backend.engine.run_folder import RunExit, UnreadableFile
+from backend.engine.run_log import head_lines, read_log
 from backend.engine.spawn import check_launchable, spawn_run
-from backend.engine.status import RUNNING_STATES, STARTABLE_STATES, EngineState, EngineStatus
-from backend.engine.watch import EngineTiming, EngineWatch, Sighting, WatchEnd, judge
+from backend.engine.status import (
+    RUNNING_STATES,
+    STARTABLE_STATES,
+    EngineState,
+    EngineStatus,
+    GaveUp,
+    Stage,
+    StageProgress,
+    StopPhase,
+)
+from backend.engine.watch import EngineTiming, EngineWatch, Sighting, judge
 from backend.errors import LaunchError
+from backend.failure.failure import Failure, LaunchContext
+from backend.launch.engine_kind import EngineKind
 from backend.launch.plan import LaunchSpec
 
 __all__ = ["Engine", "EngineTiming"]
 
 DEFAULT_GRACE_S = 10.0
-OWN_QUESTIONS = re.compile(r'"GET /health HTTP/[\d.]+" 200')  # access log lines of our own making
+OWN_QUESTIONS = re.compile(r'"GET /(?:health|metrics) HTTP/[\d.]+" 200')  # access log lines of our own making
 QUIET_END_S = 0.3  # an end quicker than this is shown at once as what it led to
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ShownCare:
+    """The caretaker's part of an engine's status."""
+
+    restarts: int = 0
+    restart_at: float | None = None
+    gave_up: GaveUp | None = None
 
 
 class Engine:
     """An engine and its runs.
 
     `on_change` is called in the event loop after each new status and each poll that brought log lines.
-    Constructing stores only; adopt() reads the disk, start() starts.
+    Constructing stores only; adopt() reads the disk, start() starts. `cards` tells what is used of the cards' memory.
     """
 
     def __init__(
@@ -44,6 +70,7 @@ class Engine:
         *,
         on_change: Callable[["Engine"], None] | None = None,
         timing: EngineTiming | None = None,
+        cards: CardGauge = no_cards,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
@@ -51,6 +78,7 @@ class Engine:
         self._history = EngineHistory(folder)
         self._on_change = on_change
         self._timing = timing or EngineTiming()
+        self._cards = cards
         self._clock = clock
         self._wall = wall
         self._status = EngineStatus(state=EngineState.STOPPED, since=0.0)
@@ -58,7 +86,9 @@ class Engine:
         self._log = LogTail(folder / "log")  # nothing is there; begin() and adopt() put a run's log in its place
         self._run: EngineRun | None = None
         self._began_at = 0.0  # of the current run, on our clock
+        self._shown_care = ShownCare()
         self._seen_unready = False  # so that the moment of becoming ready is known
+        self._reached: StageProgress | None = None  # of a start that is being ended
         self._spawning: asyncio.Task[None] | None = None  # at most one of these three, but for a stop during a spawn
         self._watching: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
@@ -87,6 +117,23 @@ class Engine:
         """The last 20 runs, oldest first, the current one included."""
         return self._history.runs
 
+    @property
+    def was_told_to_end(self) -> bool:
+        """Whether a person asked for the end of the current or last run."""
+        return self._history.record is not None and self._history.record.stopping
+
+    def run_log(self, number: int) -> Iterator[bytes]:
+        """The kept log of a run, for download, in bounded pieces; iterating reads the disk. Raises LaunchError."""
+        if number not in {run.number for run in self.runs}:
+            raise LaunchError(f"Engine {self._engine_id} has no run {number}.", hint="Only the last 20 runs are kept.")
+        return read_log(self._history.run_folder(number).log)
+
+    def show_care(self, shown: "ShownCare") -> None:
+        """Put what its caretaker does into the status. For the caretaker alone."""
+        if shown != self._shown_care:
+            self._shown_care = shown
+            self._set(self._status)
+
     async def start(self, spec: LaunchSpec) -> None:
         """Spawn a run of `spec`; returns when its process exists (STARTING), long before it is ready.
 
@@ -105,8 +152,9 @@ class Engine:
         await asyncio.shield(self._spawning)
 
     async def stop(self, *, grace_s: float = DEFAULT_GRACE_S) -> None:
-        """End the run; returns when no member lives and its shared memory is gone.
+        """End the run; returns when no member lives, its shared memory is gone and its cards' memory is free again.
 
+        A driver that does not give the memory back in time is named in the status of the stopped engine.
         While STARTING it is killed at once, since vLLM loses SIGTERM then. Does nothing when nothing runs. A second
         stop joins the first and may shorten its grace. A cancelled caller does not cancel the stop.
         """
@@ -156,7 +204,8 @@ class Engine:
         try:
             self._run = await spawn_run(folder, record.spec, marker=record.marker, deadline_s=deadline_s)
         except LaunchError as err:
-            self._conclude(EngineState.FAILED, ExitReason(err.message, err.hint))
+            failure = Failure("unknown", phase=Stage.SPAWN, last_lines=(err.message,))
+            self._conclude(EngineState.FAILED, ExitReason(err.message, err.hint), failure=failure)
             raise
         finally:
             self._spawning = None
@@ -167,11 +216,16 @@ class Engine:
         process = await find_process(folder, deadline_s=self._timing.spawn_deadline_s)
         if process is None:
             await end_marked(record.marker, deadline_s=self._timing.kill_deadline_s)
+            await asyncio.to_thread(clean_up_order, folder)
             reason = "The panel ended while it started this engine, and the engine did not come to life."
-            self._conclude(EngineState.FAILED, ExitReason(reason))
+            failure = Failure("unknown", phase=Stage.SPAWN, last_lines=(reason,))
+            self._conclude(EngineState.FAILED, ExitReason(reason), failure=failure)
             return
         self._run = EngineRun(folder, process=process)
-        if not self._run.is_alive():
+        if process.leader.boot_id != current_boot_id():
+            self._ending = self._own(self._end_with_machine(self._run))
+            await asyncio.shield(self._ending)
+        elif not self._run.is_alive():
             self._ending = self._own(self._end_exited(self._run))
             await asyncio.shield(self._ending)
         elif record.stopping:
@@ -195,11 +249,17 @@ class Engine:
 
     async def _watch(self, run: EngineRun, spec: LaunchSpec) -> None:
         watch = EngineWatch(
-            run, self._log, spec=spec, timing=self._timing, clock=self._clock, report=self._note_sighting
+            run,
+            self._log,
+            spec=spec,
+            timing=self._timing,
+            cards=self._cards,
+            clock=self._clock,
+            report=self._note_sighting,
         )
-        why = await watch.until_end(ready_by=self._began_at + spec.ready_timeout_s)
+        overdue = await watch.until_end(began_at=self._began_at)
         if self._ending is None:
-            how = self._end_exited(run) if why is WatchEnd.EXITED else self._end_overdue(run, spec)
+            how = self._end_exited(run) if overdue is None else self._end_overdue(run, overdue)
             self._ending = self._own(how)
 
     def _note_sighting(self, sighting: Sighting) -> EngineStatus:
@@ -224,11 +284,13 @@ class Engine:
             self._ending = None
             return  # the start failed, and said so
         self._history.note_stopping()
+        held = await self._held_memory(self._run)
         self._run.kill_after(grace_s)
         if grace_s > 0:
             self._run.ask_to_end()
         ended = await self._finish(self._run)
-        self._conclude(EngineState.STOPPED, ExitReason(""), ended)
+        reason = ExitReason("") if ended.stuck else await self._release_memory(held)
+        self._conclude(EngineState.STOPPED, reason, ended)
 
     async def _end_exited(self, run: EngineRun) -> None:
         """After the leader's own death, or one that no panel saw."""
@@ -238,18 +300,61 @@ class Engine:
         if record is not None and record.stopping:
             self._conclude(EngineState.STOPPED, ExitReason(""), ended)
             return
-        lines = self._log.last_lines(RING_LINES)
-        reason = explain_exit(ended, lines, was_ready=self._status.ready_at is not None)
-        self._conclude(EngineState.FAILED, reason, ended)
+        await self._conclude_failed(ended)
 
-    async def _end_overdue(self, run: EngineRun, spec: LaunchSpec) -> None:
+    async def _end_with_machine(self, run: EngineRun) -> None:
         run.kill_after(0.0)
-        reason = ExitReason(
-            f"The engine was not ready within {spec.ready_timeout_s:.0f} s and was ended.",
-            "The log tells how far it came. A slower machine needs a longer ready timeout in the preset.",
+        reason = ExitReason("The machine was restarted while this engine ran.")
+        self._conclude(EngineState.STOPPED, reason, await self._finish(run))
+
+    async def _end_overdue(self, run: EngineRun, overdue: Overdue) -> None:
+        run.kill_after(0.0)
+        self._show_stopping("The engine is not ready in time and is being ended.")
+        await self._conclude_failed(await self._finish(run), overdue)
+
+    async def _conclude_failed(self, ended: RunExit, overdue: Overdue | None = None) -> None:
+        """The end of a run that nobody asked for, explained from its log and from what the kernel counted."""
+        record = self._history.record
+        lines = self._log.last_lines(RING_LINES)
+        log_folder = self._history.run_folder(record.current.number).log if record else None
+        was_ready = self._status.ready_at is not None
+        what = Circumstances(
+            ended,
+            reached=StageProgress(Stage.READY)
+            if was_ready
+            else reached_by(self._reached or self._status.progress, lines),
+            context=record.spec.context if record else LaunchContext(),
+            out_of_memory_kills=read_out_of_memory_kills().since(record.kills_before) if record else None,
+            overdue=overdue,
         )
-        self._show_stopping(reason.reason)
-        self._conclude(EngineState.FAILED, reason, await self._finish(run))
+        found = await asyncio.to_thread(
+            explain_end, what, lines, head=lambda: head_lines(log_folder) if log_folder else ()
+        )
+        self._conclude(EngineState.FAILED, found.reason, ended, failure=found.failure, reached=what.reached)
+
+    async def _held_memory(self, run: EngineRun) -> Mapping[str, HeldMemory]:
+        """By card, before the run is ended; nothing without cards."""
+        spec = self.spec
+        if spec is None or spec.kind is EngineKind.CPU:
+            return {}
+        cards = tuple(card for card in self._cards() if not spec.gpus or card.uuid in spec.gpus)
+        if not cards:
+            return {}
+        members = await asyncio.to_thread(run.members)
+        return held_memory(cards, frozenset(member.pid for member in members))
+
+    async def _release_memory(self, held: Mapping[str, HeldMemory]) -> ExitReason:
+        """Wait until the driver has given it back; what to say when it has not."""
+        if not held:
+            return ExitReason("")
+        self._set(replace(self._status, stop_phase=StopPhase.RELEASING_MEMORY))
+        deadline_s = self._timing.release_deadline_s
+        if await until_released(self._cards, held, deadline_s=deadline_s):
+            return ExitReason("")
+        return ExitReason(
+            f"Its processes are gone, but {deadline_s:.0f} s later the memory of its cards is not free.",
+            "The driver still holds it, or another program has taken it.",
+        )
 
     async def _finish(self, run: EngineRun, *, quiet_s: float = 0.0) -> RunExit:
         """Wait until nothing of the run is left, reading its log meanwhile."""
@@ -264,19 +369,40 @@ class Engine:
         self._log.poll()
         return finishing.result()
 
-    def _conclude(self, state: EngineState, reason: ExitReason, ended: RunExit | None = None) -> None:
+    def _conclude(
+        self,
+        state: EngineState,
+        reason: ExitReason,
+        ended: RunExit | None = None,
+        *,
+        failure: Failure | None = None,
+        reached: StageProgress | None = None,
+    ) -> None:
         """The run's end, in its history and as the status."""
         if ended is not None and ended.stuck:
             state, reason = EngineState.FAILED, explain_stuck(ended.stuck)
-        self._run = self._ending = None
-        self._set(restored_status(self._history.note_end(state, reason, ended, now=self._wall())))
+        self._run = self._ending = self._reached = None
+        now = self._wall()
+        record = self._history.note_end(state, reason, ended, now=now, failure=failure, reached=reached)
+        self._set(restored_status(record))
 
     def _tail(self, record: EngineRecord) -> LogTail:
         folder = self._history.run_folder(record.current.number).log
         return LogTail(folder, after=self._log.last_number, hidden=OWN_QUESTIONS)
 
     def _show_stopping(self, reason: str = "") -> None:
-        self._set(replace(self._status, state=EngineState.STOPPING, since=self._wall(), progress=None, reason=reason))
+        self._reached = self._status.progress
+        self._set(
+            replace(
+                self._status,
+                state=EngineState.STOPPING,
+                stop_phase=StopPhase.ENDING,
+                since=self._wall(),
+                progress=None,
+                reason=reason,
+                notices=(),
+            )
+        )
 
     async def _stop_watching(self) -> None:
         if self._watching is not None:
@@ -294,7 +420,8 @@ class Engine:
             log.error("engine %s is no longer looked after", self._engine_id, exc_info=task.exception())
 
     def _set(self, status: EngineStatus) -> None:
-        self._status = status
+        care = self._shown_care
+        self._status = replace(status, restarts=care.restarts, restart_at=care.restart_at, gave_up=care.gave_up)
         self._changed.set()
         self._changed = asyncio.Event()
         self._tell()

@@ -23,6 +23,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
+from backend.engine.cleanup import run_cleanup
 from backend.engine.log_segments import SegmentWriter
 from backend.engine.process import Ending, ProcessIdentity, RunMark, find_members, identify, send_signal
 from backend.engine.run_folder import RunExit, RunFolder, RunOrder, RunProcess, remove_temporary
@@ -199,8 +200,9 @@ class Keeper:
     def _finish(self, order: RunOrder, ended: RunExit, started_at: float) -> None:
         swept = sweep(self._shared.ours, self._shared.others, since=started_at - 1.0)
         remove_temporary(order.temporary)
+        fault = run_cleanup(order.cleanup, order.env)
         self._log.close()
-        self._folder.write_exit(replace(ended, swept=swept))
+        self._folder.write_exit(replace(ended, swept=swept, cleanup_fault=fault))
 
 
 def prctl(option: int, value: int) -> None:

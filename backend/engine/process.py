@@ -14,6 +14,9 @@ from pathlib import Path
 MARKER_VARIABLE = "VOLTA_RUN"
 """Every process of a run inherits this variable, so that one which left group and session is still found."""
 
+CLEANUP_VARIABLE = "VOLTA_CLEANUP"
+"""Set for the keeper's cleanup command: it descends from the keeper, but is no member that must be ended."""
+
 _PROC = Path("/proc")
 _DEAD_STATES = frozenset("ZXx")
 
@@ -108,7 +111,7 @@ def find_members(mark: RunMark) -> frozenset[ProcessIdentity]:
         and stat.pid != mark.keeper
         and (
             (claimed and mark.leader.pid in (stat.group, stat.session))
-            or _descends_from(stat, mark.keeper, table)
+            or (_descends_from(stat, mark.keeper, table) and not _is_cleanup(stat.pid))
             or marker_of(stat.pid) == mark.marker
         )
     )
@@ -126,13 +129,7 @@ def find_marked(prefix: str) -> Mapping[ProcessIdentity, str]:
 
 def marker_of(pid: int) -> str | None:
     """The run marker in a process's environment; None without one, or when we may not read it."""
-    try:
-        environment = (_PROC / str(pid) / "environ").read_bytes()
-    except OSError:
-        return None
-    name = f"{MARKER_VARIABLE}=".encode()
-    values = (entry.removeprefix(name) for entry in environment.split(b"\0") if entry.startswith(name))
-    return next((value.decode(errors="replace") for value in values), None)
+    return _variable_of(pid, MARKER_VARIABLE)
 
 
 def send_signal(identity: ProcessIdentity, number: signal.Signals) -> bool:
@@ -181,6 +178,20 @@ class Ending:
                 send_signal(member, signal.SIGTERM)
                 self._asked.add(member)
         return members
+
+
+def _variable_of(pid: int, variable: str) -> str | None:
+    try:
+        environment = (_PROC / str(pid) / "environ").read_bytes()
+    except OSError:
+        return None
+    name = f"{variable}=".encode()
+    values = (entry.removeprefix(name) for entry in environment.split(b"\0") if entry.startswith(name))
+    return next((value.decode(errors="replace") for value in values), None)
+
+
+def _is_cleanup(pid: int) -> bool:
+    return _variable_of(pid, CLEANUP_VARIABLE) is not None
 
 
 def all_pids() -> list[int]:

@@ -10,9 +10,11 @@ from typing import Annotated
 from pydantic import Field, TypeAdapter, ValidationError
 
 from backend.engine.exit_reason import ExitReason
+from backend.engine.out_of_memory import OutOfMemoryKills, read_out_of_memory_kills
 from backend.engine.run_folder import RunExit, RunFolder, UnreadableFile, write_json
 from backend.engine.status import EngineState, EngineStatus, Stage, StageProgress
 from backend.errors import LaunchError
+from backend.failure.failure import Failure
 from backend.launch.plan import LaunchSpec
 
 KEPT_RUNS = 20
@@ -31,6 +33,8 @@ class RunSummary:
     ended_at: float | None = None  # None while running
     outcome: EngineState | None = None  # STOPPED or FAILED; None while running
     returncode: int | None = None
+    failure: Failure | None = None  # of a FAILED run
+    reached: StageProgress | None = None  # of a FAILED run: how far it had come
     reason: str = ""
     hint: str = ""
 
@@ -43,6 +47,7 @@ class EngineRecord:
     marker: str  # of the current run
     runs: Annotated[tuple[RunSummary, ...], Field(min_length=1)]
     stopping: bool = False  # a person asked for the end of the current run
+    kills_before: OutOfMemoryKills = OutOfMemoryKills()  # when the current run began
 
     @property
     def current(self) -> RunSummary:
@@ -66,7 +71,7 @@ def restored_status(record: EngineRecord) -> EngineStatus:
     """What the record alone tells of the engine: the end of its last run, or that it should be running."""
     run = record.current
     if run.outcome is not None:
-        state, since, progress = run.outcome, run.ended_at or run.started_at, None
+        state, since, progress = run.outcome, run.ended_at or run.started_at, run.reached
     elif run.ready_at is not None:
         state, since, progress = EngineState.READY, run.ready_at, StageProgress(Stage.READY)
     else:
@@ -80,6 +85,7 @@ def restored_status(record: EngineRecord) -> EngineStatus:
         ready_at=run.ready_at,
         expected_ready_s=expected_ready_s(record),
         returncode=run.returncode,
+        failure=run.failure,
         reason=run.reason,
         hint=run.hint,
     )
@@ -152,7 +158,8 @@ class EngineHistory:
     def begin(self, spec: LaunchSpec, *, marker: str, now: float) -> EngineRecord:
         """Write down that a new run begins, and drop all but the newest runs. Raises LaunchError."""
         run = RunSummary(self.next_number(), started_at=now)
-        record = EngineRecord(spec, marker, runs=(*self.runs, run)[-KEPT_RUNS:])
+        runs = (*self.runs, run)[-KEPT_RUNS:]
+        record = EngineRecord(spec, marker, runs, kills_before=read_out_of_memory_kills())
         try:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             save_record(self.path, record)
@@ -175,7 +182,16 @@ class EngineHistory:
         if self._record:
             self._save(self._record.with_current(replace(self._record.current, ready_at=ready_at, ready_s=ready_s)))
 
-    def note_end(self, outcome: EngineState, reason: ExitReason, ended: RunExit | None, *, now: float) -> EngineRecord:
+    def note_end(
+        self,
+        outcome: EngineState,
+        reason: ExitReason,
+        ended: RunExit | None,
+        *,
+        now: float,
+        failure: Failure | None = None,
+        reached: StageProgress | None = None,
+    ) -> EngineRecord:
         """Write down how the current run ended; `ended` is None when it never came to life."""
         if self._record is None:
             raise RuntimeError("a run ended that never began")
@@ -184,6 +200,8 @@ class EngineHistory:
             ended_at=ended.ended_at if ended else now,
             outcome=outcome,
             returncode=ended.returncode if ended else None,
+            failure=failure,
+            reached=reached,
             reason=reason.reason,
             hint=reason.hint,
         )

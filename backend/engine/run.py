@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
+from backend.engine.cleanup import CLEANUP_DEADLINE_S, run_cleanup
 from backend.engine.process import (
     Ending,
     ProcessIdentity,
@@ -19,11 +20,11 @@ from backend.engine.process import (
     is_alive,
     send_signal,
 )
-from backend.engine.run_folder import RunExit, RunFolder, RunProcess, UnreadableFile, remove_temporary
+from backend.engine.run_folder import RunExit, RunFolder, RunOrder, RunProcess, UnreadableFile, remove_temporary
 from backend.engine.shared_memory import sweep
 
 STEP_S = 0.05  # between looks while an end is waited for
-KEEPER_PATIENCE_S = 5.0  # for a keeper whose engine is gone
+KEEPER_PATIENCE_S = 5.0  # for a keeper whose engine is gone; longer while it cleans up
 SWEEP_MARGIN_S = 1.0  # file times come from a coarser clock than ours
 
 log = logging.getLogger(__name__)
@@ -89,6 +90,9 @@ class EngineRun:
             ended = RunExit(None, time.time(), leftovers=len(first), killed=ending.killed, swept=swept)
             with contextlib.suppress(OSError):
                 self._folder.write_exit(ended)
+        elif ended.cleanup_fault:
+            log.warning("%s: %s; once more", self._folder.path, ended.cleanup_fault)
+            await asyncio.to_thread(clean_up_order, self._folder)
         return replace(ended, stuck=tuple(sorted(member.pid for member in living)))
 
     def _is_kill_due(self) -> bool:
@@ -102,7 +106,8 @@ class EngineRun:
             await self._keeper_exits()
 
     async def _keeper_exits(self) -> bool:
-        deadline = time.monotonic() + KEEPER_PATIENCE_S
+        has_cleanup = bool((order := read_order(self._folder)) and order.cleanup)
+        deadline = time.monotonic() + KEEPER_PATIENCE_S + (CLEANUP_DEADLINE_S if has_cleanup else 0.0)
         await _until(lambda: time.monotonic() >= deadline or not self.has_keeper())
         return not self.has_keeper()
 
@@ -116,6 +121,7 @@ class EngineRun:
     def _clean_up(self) -> tuple[str, ...]:
         """What the keeper would have done, had it not been killed. Blocks; run in a thread."""
         remove_temporary(self._process.temporary)
+        clean_up_order(self._folder)
         if self._process.leader.boot_id != current_boot_id():
             return ()  # shared memory did not outlive the boot
         try:
@@ -124,6 +130,23 @@ class EngineRun:
             log.warning("%s", err)
             return ()
         return sweep(ours, others, since=self._process.started_at - SWEEP_MARGIN_S)
+
+
+def read_order(folder: RunFolder) -> RunOrder | None:
+    """What the run was to execute; None, and a line in the panel's log, when that cannot be read."""
+    try:
+        return folder.read_order()
+    except (UnreadableFile, FileNotFoundError) as err:
+        log.warning("%s: %s", folder.path, err)
+        return None
+
+
+def clean_up_order(folder: RunFolder) -> None:
+    """Run the cleanup command of a run that has no keeper to do it. Blocks up to its deadline."""
+    order = read_order(folder)
+    fault = run_cleanup(order.cleanup, order.env) if order else ""
+    if fault:
+        log.warning("cleaning up after %s: %s", folder.path, fault)
 
 
 async def find_process(folder: RunFolder, *, deadline_s: float) -> RunProcess | None:

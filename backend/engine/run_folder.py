@@ -39,6 +39,7 @@ class RunOrder:
     cwd: str
     marker: str
     temporary: str  # the run's TMPDIR, removed with everything in it when the run has ended
+    cleanup: tuple[str, ...] = ()  # run after the end, see cleanup.py; argv[0] is an absolute path
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,7 @@ class RunExit:
     killed: int = 0  # of these, how many ignored SIGTERM
     stuck: tuple[int, ...] = ()  # pids that even SIGKILL did not end in time
     swept: tuple[str, ...] = ()  # names removed from shared memory
+    cleanup_fault: str = ""  # why the order's cleanup command did not do its work
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,7 @@ class RunFolder:
             cwd=expect(path, data, "cwd", str),
             marker=expect(path, data, "marker", str),
             temporary=expect(path, data, "temporary", str),
+            cleanup=_strings(path, data, "cleanup") if "cleanup" in data else (),  # a panel before it wrote none
         )
 
     def write_process(self, process: RunProcess) -> None:
@@ -145,6 +148,7 @@ class RunFolder:
             killed=expect(path, data, "killed", int),
             stuck=tuple(int(pid) for pid in expect(path, data, "stuck", list)),
             swept=_strings(path, data, "swept"),
+            cleanup_fault=expect(path, data, "cleanup_fault", str) if "cleanup_fault" in data else "",
         )
 
     def write_shared(self, ours: frozenset[SharedFile], others: frozenset[SharedFile]) -> None:

@@ -77,6 +77,7 @@ async def spawn_run(folder: RunFolder, spec: LaunchSpec, *, marker: str, deadlin
             cwd=spec.cwd if spec.cwd not in _NO_CWD else str(folder.work),
             marker=marker,
             temporary=temporary,
+            cleanup=spec.cleanup,
         )
         folder.write_order(order)
         return await _wait_for_process(folder, _spawn_keeper(folder), deadline_s)

@@ -82,7 +82,6 @@ class EngineStatus:
     started_at: float | None = None  # when the current run was spawned
     ready_at: float | None = None
     expected_ready_s: float | None = None  # from earlier runs of this engine, else the preset's hint
-    ready_by: float | None = None  # while STARTING: when patience ends, should nothing move any more then
     returncode: int | None = None  # negative: ended by that signal; None: unknown or still running
     failure: Failure | None = None  # of a FAILED engine: the cause, for the page to say in its language
     reason: str = ""  # the same as one English sentence, for logs; may quote the engine's own words

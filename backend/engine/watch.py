@@ -2,13 +2,16 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import dataclass, field, replace
 
+from backend.engine.gauges import Gauges, RunGauges
 from backend.engine.health_probe import HealthProbe
 from backend.engine.listener import is_strangers
 from backend.engine.log_tail import LogTail
+from backend.engine.memory import CardGauge
+from backend.engine.patience import Overdue, PatienceLimits
 from backend.engine.run import EngineRun
+from backend.engine.start_guard import StartGuard
 from backend.engine.startup_stage import advance
 from backend.engine.status import EngineState, EngineStatus, Stage, StageProgress
 from backend.launch.plan import LaunchSpec
@@ -26,6 +29,10 @@ class EngineTiming:
     spawn_deadline_s: float = 10.0  # until the keeper has written its process file
     kill_deadline_s: float = 10.0  # from SIGKILL until no member lives
     leftover_grace_s: float = 5.0  # for the keeper to end what lives on after a leader that died by itself
+    gauges_every_s: float = 10.0  # memory, metrics
+    effort_every_s: float = 5.0  # while starting: bytes read, processor time
+    release_deadline_s: float = 60.0  # for the driver to give back an ended engine's memory
+    patience: PatienceLimits = field(default_factory=PatienceLimits)
 
 
 @dataclass(frozen=True)
@@ -35,17 +42,30 @@ class Sighting:
     lines: tuple[str, ...]  # of the log, new or replaced
     healthy: bool | None  # the last answer of /health was 200, and this engine's own; None before the first
     failures: int  # failed answers in a row
-
-
-class WatchEnd(StrEnum):
-    """Why a watch came to its end by itself."""
-
-    EXITED = "exited"  # the leader is dead
-    OVERDUE = "overdue"  # not ready within the ready timeout
+    gauges: Gauges | None = None  # None: nothing new
 
 
 def judge(status: EngineStatus, sighting: Sighting, *, now: float, failure_limit: int) -> EngineStatus:
     """The status after a look; the same object when nothing changed. `now` is wall clock."""
+    after = _judge_state(status, sighting, now=now, failure_limit=failure_limit)
+    gauges = sighting.gauges
+    if gauges is None or after.state not in (EngineState.STARTING, EngineState.READY, EngineState.UNREACHABLE):
+        return after
+    if (after.memory_bytes, after.gpu_memory_bytes, after.notices) == (
+        gauges.memory_bytes,
+        gauges.gpu_memory_bytes,
+        gauges.notices,
+    ):
+        return after
+    return replace(
+        after,
+        memory_bytes=gauges.memory_bytes,
+        gpu_memory_bytes=gauges.gpu_memory_bytes,
+        notices=gauges.notices,
+    )
+
+
+def _judge_state(status: EngineStatus, sighting: Sighting, *, now: float, failure_limit: int) -> EngineStatus:
     match status.state:
         case EngineState.STARTING if sighting.healthy:
             progress = StageProgress(Stage.READY)
@@ -73,6 +93,7 @@ class EngineWatch:
         *,
         spec: LaunchSpec,
         timing: EngineTiming,
+        cards: CardGauge,
         clock: Callable[[], float],
         report: Callable[[Sighting], EngineStatus],
     ) -> None:
@@ -80,32 +101,60 @@ class EngineWatch:
         self._log = log
         self._spec = spec
         self._timing = timing
+        self._cards = cards
         self._clock = clock
         self._report = report
 
-    async def until_end(self, *, ready_by: float) -> WatchEnd:
-        """Returns when the leader is dead, or is not ready at `ready_by` (on the clock given). May be cancelled."""
+    async def until_end(self, *, began_at: float) -> Overdue | None:
+        """Returns None when the leader is dead, and why when a start is overdue. May be cancelled.
+
+        `began_at` is when the run was spawned, on the clock given.
+        """
         probe = HealthProbe(f"{self._spec.base_url}/health", timeout_s=self._timing.health_timeout_s)
+        gauges = RunGauges(
+            self._run,
+            base_url=self._spec.base_url,
+            cards=self._cards,
+            every_s=self._timing.gauges_every_s,
+            clock=self._clock,
+        )
+        guard = self._guard(began_at)
         next_question = self._clock()
-        is_starting = True
+        status: EngineStatus | None = None
         try:
             while True:
+                is_starting = status is None or status.state is EngineState.STARTING
                 healthy = probe.is_healthy
                 if healthy and is_starting:
                     healthy = await asyncio.to_thread(self._answers_itself)
-                status = self._report(Sighting(self._log.poll(), healthy, probe.failures))
+                is_serving = status is not None and status.state is EngineState.READY
+                lines = self._log.poll()
+                status = self._report(Sighting(lines, healthy, probe.failures, gauges.look(is_serving=is_serving)))
                 is_starting = status.state is EngineState.STARTING
-                now = self._clock()
                 if not self._run.is_alive():
-                    return WatchEnd.EXITED
-                if is_starting and now >= ready_by:
-                    return WatchEnd.OVERDUE
+                    return None
+                if is_starting and status.progress is not None:
+                    overdue = guard.look(status.progress, lines)
+                    if overdue is not None:
+                        return overdue
+                now = self._clock()
                 if is_starting or now >= next_question:
                     probe.ask()
                     next_question = now + self._timing.health_every_s
                 await asyncio.sleep(self._timing.busy_poll_s if is_starting else self._timing.calm_poll_s)
         finally:
             await probe.close()
+            await gauges.close()
+
+    def _guard(self, began_at: float) -> StartGuard:
+        return StartGuard(
+            self._run,
+            self._spec,
+            limits=self._timing.patience,
+            began_at=began_at,
+            clock=self._clock,
+            effort_every_s=self._timing.effort_every_s,
+        )
 
     def _answers_itself(self) -> bool:
         """Another server may have taken the port since it was found free; its answer would be shown as ours."""

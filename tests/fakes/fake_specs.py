@@ -9,6 +9,7 @@ from pathlib import Path
 
 from backend.engine.engine import EngineTiming
 from backend.engine.process import all_pids, find_marked
+from backend.failure.failure import LaunchContext
 from backend.launch.plan import LaunchSpec
 
 FAKE_ENGINE = Path(__file__).parent / "engine_process.py"
@@ -28,13 +29,14 @@ QUICK = EngineTiming(
 )
 
 
-def fake_spec(port: int, *faults: str, preset: str = "fake", ready_timeout_s: float = 60.0) -> LaunchSpec:
+def fake_spec(port: int, *faults: str, preset: str = "fake", ready_timeout_s: float | None = 60.0) -> LaunchSpec:
     """A spec that launches the fake engine. -I -S: nothing of the panel's environment, and a quick start."""
     return LaunchSpec(
         title=preset.capitalize(),
         preset=preset,
         argv=(sys.executable, "-I", "-S", str(FAKE_ENGINE), "--port", str(port), *faults),
         port=port,
+        context=LaunchContext(port=port),
         served_model="fake-model",
         ready_timeout_s=ready_timeout_s,
     )

@@ -109,7 +109,7 @@ class TestFleet:
         await fleet.stop(engine_id)
         await fleet.forget(engine_id)
         assert dict(fleet.engines) == {}
-        assert list((tmp_path / "engines").iterdir()) == []
+        assert [path for path in (tmp_path / "engines").iterdir() if path.is_dir()] == []
 
     async def test_changes_of_every_engine_are_told(self, tmp_path: Path) -> None:
         told: set[tuple[str, EngineState]] = set()
@@ -175,8 +175,11 @@ class PanelProcess:
         self.process.stdout.close()
 
     def engine_id(self) -> str:
-        (path,) = self.folder.iterdir()
-        return path.name
+        (engine_id,) = self.engine_ids()
+        return engine_id
+
+    def engine_ids(self) -> list[str]:
+        return [path.name for path in self.folder.iterdir() if path.is_dir()]
 
     def run(self) -> RunProcess:
         process = RunFolder(self.folder / self.engine_id() / "runs" / "1").read_process()
@@ -190,7 +193,7 @@ def panel(tmp_path: Path) -> Iterator[PanelProcess]:
     yield panel
     if panel.process is not None and panel.process.poll() is None:
         panel.end(signal.SIGKILL)
-    ids = [path.name for path in panel.folder.iterdir()]
+    ids = panel.engine_ids()
     for engine_id in ids:
         for identity in find_marked(f"{engine_id}/"):
             send_signal(identity, signal.SIGKILL)
@@ -313,7 +316,7 @@ class TestKilledPanel:
         async with returned(panel.folder) as fleet:
             states = {engine.status.state for engine in fleet.engines.values()}
             assert states <= {EngineState.STARTING, EngineState.READY, EngineState.FAILED}
-        ids = [path.name for path in panel.folder.iterdir()]
+        ids = panel.engine_ids()
         assert [living(engine_id) for engine_id in ids] == [set() for _ in ids]
 
     async def test_one_corrupt_record_does_not_hide_the_other_engines(self, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from backend.engine.exit_reason import ExitReason
+from backend.engine.out_of_memory import OutOfMemoryKills
 from backend.engine.record import (
     KEPT_RUNS,
     EngineHistory,
@@ -20,6 +21,10 @@ from backend.engine.record import (
 from backend.engine.run_folder import RunExit, UnreadableFile
 from backend.engine.status import EngineState, Stage, StageProgress
 from backend.errors import LaunchError
+from backend.failure.failure import Failure, Fix, FixKind, LaunchContext
+from backend.launch.adjustments import Adjustments
+from backend.launch.engine_kind import EngineKind
+from backend.launch.notes import Note
 from backend.launch.plan import LaunchSpec
 
 SPEC = LaunchSpec(
@@ -36,6 +41,14 @@ SPEC = LaunchSpec(
     expected_ready_s=20.0,
     reports_request_metrics=True,
     secrets=frozenset({"s3cret"}),
+    environment="env1",
+    kind=EngineKind.CPU,
+    adjustments=Adjustments(context=896),
+    context=LaunchContext(context=896, port=8101),
+    gpus=("GPU-1",),
+    model_bytes=269_000_000,
+    cleanup=("/usr/bin/docker", "rm", "-f", "small"),
+    notes=(Note("left_out", {"flag": "swap-space"}),),
 )
 RUN = RunSummary(
     number=3,
@@ -45,10 +58,19 @@ RUN = RunSummary(
     ended_at=200.0,
     outcome=EngineState.FAILED,
     returncode=-9,
+    failure=Failure(
+        "killed",
+        {"signal": "SIGKILL"},
+        line="the line",
+        phase=Stage.WEIGHTS,
+        last_lines=("a", "b"),
+        fixes=(Fix(FixKind.CONTEXT, "896"),),
+    ),
+    reached=StageProgress(Stage.WEIGHTS, 40),
     reason="It was killed.",
     hint="Look.",
 )
-RECORD = EngineRecord(SPEC, marker="id/3/abc", runs=(RUN,), stopping=True)
+RECORD = EngineRecord(SPEC, marker="id/3/abc", runs=(RUN,), stopping=True, kills_before=OutOfMemoryKills(1, 2))
 
 
 def test_the_test_values_differ_from_the_defaults() -> None:
@@ -121,6 +143,7 @@ def test_the_expected_time_is_the_median_of_earlier_runs_else_the_hint() -> None
 def test_a_status_is_restored_from_each_kind_of_run() -> None:
     failed = restored_status(RECORD)
     assert (failed.state, failed.since, failed.returncode, failed.reason) == ("failed", 200.0, -9, "It was killed.")
+    assert (failed.failure, failed.progress) == (RUN.failure, StageProgress(Stage.WEIGHTS, 40))
     starting = restored_status(RECORD.with_current(RunSummary(4, 300.0)))
     assert (starting.state, starting.since, starting.progress) == ("starting", 300.0, StageProgress(Stage.SPAWN))
     ready = restored_status(RECORD.with_current(RunSummary(4, 300.0, ready_at=320.0)))

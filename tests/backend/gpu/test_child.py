@@ -34,6 +34,11 @@ def test_a_sample_gives_values_and_reasons() -> None:
     assert parse_message(line) == CardSample(5.0, {"a": 1, "b": Missing(MissingReason.DENIED, "no")})
 
 
+def test_processes_become_a_mapping() -> None:
+    line = b'{"kind": "sample", "taken_at": 5.0, "readings": {"process_memory_bytes": [[77, 1024]]}}\n'
+    assert parse_message(line) == CardSample(5.0, {"process_memory_bytes": {77: 1024}})
+
+
 @pytest.mark.parametrize(
     "line",
     [
