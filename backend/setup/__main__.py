@@ -1,18 +1,21 @@
-"""`python -m backend.setup run|prepare|status` in the panel's own environment: the engine, its model, and the panel's start."""
+"""`python -m backend.setup run|prepare|status|install` in the panel's own environment: engines, the model, the panel's start."""
 
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from backend.environment.environment import EngineEnvironment
 from backend.environment.probe import cached_probe, probe_environment
 from backend.errors import SetupError
 from backend.setup.arguments import read_arguments
+from backend.setup.base_python import base_python_for, own_base_python
 from backend.setup.console import Console, duration
 from backend.setup.engine_environment import EngineInstaller
 from backend.setup.model_install import ModelInstaller, embedded_model_folder
 from backend.setup.preparation import Preparation
+from backend.setup.recipe import find_recipe
 from backend.setup.status_report import status_lines
 from backend.state_folder import StateFolder, new_id
 
@@ -23,13 +26,16 @@ def main(argv: Sequence[str]) -> int:
     """The exit code; `run` does not return but becomes the panel."""
     arguments = read_arguments(argv, os.environ)
     console = Console(sys.stdout)
-    preparation = Preparation(arguments, REPOSITORY, console, os.environ, base_python())
+    preparation = Preparation(arguments, REPOSITORY, console, os.environ, own_base_python())
     try:
         if arguments.command == "status":
             for line in status_lines(preparation):
                 console.line(line)
             return 0
         StateFolder(arguments.home).create()
+        if arguments.command == "install":
+            install_recipe(preparation)
+            return 0
         if not arguments.panel_only:
             prepare_engine(preparation)
         if arguments.command == "run":
@@ -45,9 +51,25 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def base_python() -> Path:
-    """The interpreter that this environment was made from, and that the engine's environment is made from too."""
-    return Path(getattr(sys, "_base_executable", None) or sys.executable)
+def install_recipe(preparation: Preparation) -> None:
+    """One engine beside the embedded one, as the panel installs it; what is there already is left alone.
+
+    Raises:
+        SetupError: it is not for this machine, the disk is too small, the answer is no, or a step failed.
+    """
+    recipe = find_recipe(preparation.arguments.recipe)
+    if recipe is None:
+        raise SetupError(f"There is no recipe named {preparation.arguments.recipe}.")
+    wanted = replace(preparation, recipe=recipe, base_python=base_python_for(recipe, REPOSITORY))
+    environment = wanted.ready_engine()
+    if environment is None:
+        if not wanted.arguments.is_announced:
+            wanted.announce(is_panel_missing=False, with_model=False)
+        environment = _installer(wanted).install()
+    wanted.console.line(f"The {recipe.title} is ready in {environment.folder}.")
+    for lack in environment.missing:
+        wanted.console.line(f"Missing for its cards: {lack.key.value}: {lack.detail}")
+    _probe(wanted, environment)
 
 
 def prepare_engine(preparation: Preparation) -> None:

@@ -6,13 +6,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-COMMANDS = ("run", "prepare", "status")
+from backend.setup.recipe import RECIPES
+
+COMMANDS = ("run", "prepare", "status", "install")
 
 EPILOG = """\
 Downloads come from the index pip is set up for. Where that is slow, as in many labs in China, name a mirror near you by
 --index-url, VOLTA_INDEX_URL or pip's own PIP_INDEX_URL. Without a source of PyTorch's CPU wheels (--extra-index-url or
 VOLTA_TORCH_INDEX_URL) the engine may get the CUDA build of torch: it works without a graphics card, but is 2.5 GB more to
 download. VOLTA_HOME (or --home) chooses the state folder. Words after -- are passed on to app.py.
+
+Further engines, as the panel's Environments page installs them:
+
+  .venv/bin/python -m backend.setup install v100         vLLM 0.19.1 with dflash2, for Tesla V100 (5 GB download, 11 GB)
+  .venv/bin/python -m backend.setup install cpu-0.19.1   the same version on the CPU, to try it without a card
 """
 
 
@@ -30,6 +37,7 @@ class SetupArguments:
     is_announced: bool  # bootstrap has shown the plan, and it was agreed to
     repair: bool  # look at every installed file, not only at the list of packages
     app_arguments: tuple[str, ...]
+    recipe: str = ""  # of the command install
 
     def words(self, *, is_announced: bool) -> tuple[str, ...]:
         """The same call for `python -m backend.setup`. The URLs are not among the words: they go by environment."""
@@ -47,7 +55,10 @@ class SetupArguments:
 def read_arguments(argv: Sequence[str], environ: Mapping[str, str]) -> SetupArguments:
     """argv over environment over defaults. Ends the process on --help and on unknown options, as argparse does."""
     words, app_arguments = _split(argv)
-    options = _parser().parse_args(words)
+    parser = _parser()
+    options = parser.parse_args(words)
+    if (options.command == "install") != bool(options.recipe):
+        parser.error(f"install takes one of: {', '.join(recipe.name for recipe in RECIPES)}; the others take none")
     chosen_home = options.home or environ.get("VOLTA_HOME")
     return SetupArguments(
         command=options.command,
@@ -60,6 +71,7 @@ def read_arguments(argv: Sequence[str], environ: Mapping[str, str]) -> SetupArgu
         is_announced=options.announced,
         repair=options.repair,
         app_arguments=app_arguments,
+        recipe=options.recipe or "",
     )
 
 
@@ -87,8 +99,11 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument(
-        "command", choices=COMMANDS, help="run: prepare, then start; prepare: only that; status: what is there"
+        "command",
+        choices=COMMANDS,
+        help="run: prepare, then start; prepare: only that; status: what is there; install: one more engine",
     )
+    parser.add_argument("recipe", nargs="?", choices=[recipe.name for recipe in RECIPES], help="of install")
     parser.add_argument("-y", "--yes", action="store_true", help="do not ask before downloading")
     parser.add_argument("--home", help="state folder (VOLTA_HOME)")
     parser.add_argument("--index-url", help="package index to download from (VOLTA_INDEX_URL)")

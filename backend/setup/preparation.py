@@ -69,7 +69,7 @@ class Preparation:
             panel.install(runner, self.access)
         return True
 
-    def announce(self, *, is_panel_missing: bool) -> None:
+    def announce(self, *, is_panel_missing: bool, with_model: bool = True) -> None:
         """Show what is to be downloaded, check the space for it, and ask where there is someone to answer.
 
         Raises:
@@ -77,7 +77,11 @@ class Preparation:
         """
         is_engine_missing = not self.arguments.panel_only and self.ready_engine() is None
         build = self._torch_build() if is_engine_missing else None
-        rows = (*self._panel_rows(is_panel_missing), *self._engine_rows(build), *self._model_rows())
+        rows = (
+            *self._panel_rows(is_panel_missing),
+            *self._engine_rows(build),
+            *(self._model_rows() if with_model else ()),
+        )
         plan = DownloadPlan((*rows, *cache_row(rows, self.environ)))
         if not plan.rows:
             return
@@ -88,6 +92,8 @@ class Preparation:
             raise SetupError("Nothing was downloaded.", hint="Run this again at any time.")
 
     def _torch_build(self) -> TorchBuild:
+        if len(self.recipe.footprints) == 1:
+            return next(iter(self.recipe.footprints))
         self.console.progress("Asking the package index which build of torch it has ...")
         return ask_torch_build(self.panel.python, self.recipe.torch, access=self.access, environ=self.environ)
 
@@ -112,12 +118,10 @@ class Preparation:
 
     def _notes(self, build: TorchBuild | None) -> list[str]:
         notes = [*engine_advice(detect_nvidia()), *machine_warnings()]
-        saved = (
-            self.recipe.footprints[TorchBuild.CUDA].download_bytes
-            - self.recipe.footprints[TorchBuild.CPU].download_bytes
-        )
+        sizes = [footprint.download_bytes for footprint in self.recipe.footprints.values()]
+        saved = max(sizes) - min(sizes)
         cheaper = f"A source of PyTorch's CPU wheels (--extra-index-url URL) would save about {size(saved)}."
-        if build is TorchBuild.CUDA:
+        if build is TorchBuild.CUDA and saved:
             notes.append(
                 f"This index has the CUDA build of torch only: it works without a card too, but is large. {cheaper}"
             )

@@ -6,9 +6,14 @@ import sys
 from pathlib import Path
 
 from backend.environment.environment import EngineEnvironment, EnvironmentState, write_environment
+from backend.environment.help_text import parse_help
+from backend.environment.probe import EnvironmentProbe, environment_identity, keep_probe
 from backend.state_folder import StateFolder
 
 ENGINE = Path(__file__).with_name("engine_process.py")
+
+
+FLAGS = Path(__file__).parents[1] / "backend/launch/flags/vllm-0.32.0.txt"
 
 
 def make_fake_environment(folder: StateFolder, *options: str, model: str = "SmolLM2-135M-Instruct") -> None:
@@ -22,5 +27,25 @@ def make_fake_environment(folder: StateFolder, *options: str, model: str = "Smol
     environment.python.write_text(f'#!/bin/sh\nshift 3\nexec {command} "$@" {shlex.join(options)}\n')
     environment.python.chmod(0o755)
     write_environment(environment)
+    keep_probe(environment, _probe(environment))
     (folder.models / "fake").mkdir()
     (folder.models / "fake" / "model.json").write_text(json.dumps({"name": model}))
+
+
+def _probe(environment: EngineEnvironment) -> EnvironmentProbe:
+    """What a look would find in the real CPU engine; looking at this one would start the fake engine."""
+    flags, choices = parse_help(FLAGS.read_text(encoding="utf-8"))
+    return EnvironmentProbe(
+        identity=environment_identity(environment),
+        taken_at=1.0,
+        python="3.11.7",
+        vllm="0.32.0",
+        torch="2.13.0+cpu",
+        transformers="5.19.0",
+        cuda=None,
+        torch_archs=(),
+        plugins=(),
+        flags=flags,
+        is_cpu_build=True,
+        choices=choices,
+    )

