@@ -30,6 +30,7 @@ from backend.failure.tracebacks import Chain, find_chains
 READ_LINES = 5000  # the newest of a log
 NATIVE_LINES = 2000  # written past the logger, that are looked at
 USAGE_ERROR = 2  # argparse's exit code
+LAST_ERRORS = 500  # lines at the end among which errors are looked for when the cause is unknown
 LAST_WORDS = 6  # lines among which argparse's sentence must be
 
 SIGNS: tuple[Sign, ...] = (*ARGUMENT_SIGNS, *MODEL_SIGNS, *CARD_SIGNS)
@@ -38,14 +39,20 @@ _NATIVE = tuple(sign for sign in SIGNS if sign.place is Place.NATIVE)
 _USAGE = tuple(sign for sign in SIGNS if sign.place is Place.USAGE)
 
 _ARGPARSE = re.compile(r"[\w./-]{1,300}(?: \w{1,20})?: error: ")
+_BEGINS = "non-default args: "
+_ORDERLY = frozenset({0, -2, -15, 130, 143})  # ended in order, or as SIGINT and SIGTERM asked
+_CORE_ENDED = re.compile(
+    r"EngineCore encountered a fatal error|EngineDeadError|died unexpectedly|engine core exited unexpectedly"
+)
 _READY = "Application startup complete"
-_ERROR_LINE = re.compile(r"\w*(?:Error|Exception)\b|\b(?:error|fatal|failed|terminate called)\b", re.IGNORECASE)
+_ERROR_LINE = re.compile(r"(?:Error|Exception)\b|\b(?:error|fatal|failed|terminate called)\b", re.IGNORECASE)
 _DIED = re.compile(
     r"(?:Worker proc \S{1,60} died unexpectedly(?: \(exit code: (?P<worker>-?\d{1,3}|None)\))?"
-    r"|Engine core proc \S{1,60} died unexpectedly"
+    r"|Engine core proc \S{1,60} died unexpectedly|engine core exited unexpectedly"
     r"|Failed core proc\(s\): \{[^}]{0,80}?: (?P<core>-?\d{1,3})\b"
     r"|died with exit code (?P<process>-?\d{1,3}))"
 )
+_DEATH_WORDS = ("unexpectedly", "Failed core proc", "died with exit code")
 _CRASHES = frozenset({"SIGSEGV", "SIGBUS", "SIGILL", "SIGABRT", "SIGFPE", "SIGTRAP", "SIGSYS"})
 
 
@@ -68,12 +75,12 @@ def explain(
     started = None if phase is Stage.READY else phase
     if error:
         return _failure("not_executable", {"error": error}, "", started, context)
-    log = read_lines(lines[-READ_LINES:])
+    log = _last_start(read_lines(lines[-READ_LINES:]))
     ready_at = next((line.index for line in reversed(log) if _READY in line.text and line.level is not Level.RAW), None)
     was_ready = phase is Stage.READY or ready_at is not None
     chains = [chain for chain in find_chains(log) if not chain.is_survived and chain.index > (ready_at or -1)]
 
-    found = _from_core(chains)
+    found = None if was_ready and returncode in _ORDERLY and not _core_ended(log) else _from_core(chains)
     if overdue is None:
         ended_by_signal = returncode is not None and returncode < 0
         if found is None and not ended_by_signal and not _core_spoke(chains):
@@ -97,6 +104,17 @@ def explain(
 
 
 Decision = tuple[Found, Chain | None]
+
+
+def _last_start(log: Sequence[LogLine]) -> Sequence[LogLine]:
+    """The lines since vLLM last said its arguments: a log that goes on from an earlier run would tell that one's cause."""
+    begins = [number for number, line in enumerate(log) if _BEGINS in line.text and line.level is Level.HARMLESS]
+    return log[begins[-1] :] if begins else log
+
+
+def _core_ended(log: Sequence[LogLine]) -> bool:
+    """Whether the log says so. A worker may log the error of one call and go on."""
+    return any(_CORE_ENDED.search(line.text) for line in log if line.level is not Level.RAW or "Error" in line.text)
 
 
 def _from_core(chains: Sequence[Chain]) -> Decision | None:
@@ -151,12 +169,12 @@ def _from_death(
     log: Sequence[LogLine], chains: Sequence[Chain], returncode: int | None, kills: int | None
 ) -> tuple[str, Mapping[str, str], str] | None:
     """What the way it ended tells: a signal to the engine itself, or to a worker that the log names."""
-    if any(not chain.is_generic and chain.level is Level.RAW and not _is_echo(chain) for chain in chains[-1:]):
-        return None
     name = _signal_name(returncode)
     line = ""
     if name is None:
-        death = _named_death(log)
+        if any(not chain.is_generic and not _is_echo(chain) for chain in chains):
+            return None
+        death = _named_death(log) or ((None, "") if kills and chains else None)
         if death is None:
             return None
         code, line = death
@@ -170,7 +188,8 @@ def _from_death(
 
 def _named_death(log: Sequence[LogLine]) -> tuple[int | None, str] | None:
     """The exit code of the first process that the log says died, None where it does not say which; and that line."""
-    deaths = [(match, line) for line in log if line.level is not Level.HARMLESS and (match := _DIED.search(line.text))]
+    told = [line for line in log if any(word in line.text for word in _DEATH_WORDS)]  # vLLM only warns of some
+    deaths = [(match, line) for line in told if (match := _DIED.search(line.text))]
     for match, line in deaths:
         code = next((code for code in match.groups() if code and code != "None"), None)
         if code is not None and int(code) < 0:
@@ -197,11 +216,15 @@ def _signal_name(returncode: int | None) -> str | None:
 
 
 def _last_lines(log: Sequence[LogLine]) -> tuple[str, ...]:
+    """The last lines that speak of an error, else the last ones at all. Source code of a traceback is neither."""
     spoken = [line for line in log if line.text.strip()]
-    errors = [
-        line for line in spoken if line.level is not Level.HARMLESS and _ERROR_LINE.search(line.text[:LINE_CHARACTERS])
-    ]
-    return tuple(_cut(line.text, LINE_CHARACTERS) for line in (errors or spoken)[-LAST_LINES:])
+    errors: list[LogLine] = []
+    for line in reversed(spoken[-LAST_ERRORS:]):
+        if len(errors) == LAST_LINES:
+            break
+        if line.level is not Level.HARMLESS and not line.text.startswith((" ", "\t")):
+            errors += [line] if _ERROR_LINE.search(line.text[:LINE_CHARACTERS]) else []
+    return tuple(_cut(line.text, LINE_CHARACTERS) for line in (errors[::-1] or spoken[-LAST_LINES:]))
 
 
 def _failure(rule: str, values: Mapping[str, str], line: str, phase: Stage | None, context: LaunchContext) -> Failure:

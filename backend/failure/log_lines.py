@@ -15,7 +15,7 @@ _VLLM = re.compile(r"(DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\
 _UVICORN = re.compile(r"(DEBUG|INFO|WARNING|ERROR|CRITICAL): {2,}")
 _HARMLESS = re.compile(
     r"(?:DEBUG|INFO|WARN|WARNING|TRACE)\b"
-    r"|\[?[\dT: .,/+-]{8,40}\]?[\s|\[-]*(?:[\w.]+[\s|\]-]+)?(?:DEBUG|INFO|WARN|WARNING|TRACE)\b"
+    r"|\[?\d[\dT: .,/+-]{7,40}\]?[\s|\[-]{0,6}(?:[\w.]{1,60}[\s|\]-]{1,6})?(?:DEBUG|INFO|WARN|WARNING|TRACE)\b"
     r"|\[?(?:rank\d+\]:)?\[?[IWV]\d{4} \d\d:\d\d"  # glog, as torch's C++ writes it
     r"|(?:\S{1,300}:\d+: )?\w{0,60}Warning: "
     r"|\S{1,80} \[\d+\] NCCL INFO"
@@ -84,7 +84,7 @@ def _take_apart(line: str, index: int) -> LogLine:
         return LogLine(line[match.end() :], level, source, writer + match.group(2), index)
     if match := _UVICORN.match(line, start):
         level = Level.ERROR if match.group(1) in ("ERROR", "CRITICAL") else Level.HARMLESS
-        return LogLine(line[match.end() :], level, source, writer + "uvicorn", index)
+        return LogLine(line[match.end() :], level, source, writer, index)
     level = Level.HARMLESS if _HARMLESS.match(line, start) else Level.RAW
     return LogLine(line[start:], level, source, writer, index)
 

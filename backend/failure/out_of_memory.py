@@ -40,7 +40,7 @@ def phase_rule(chain: Chain, lines: Sequence[LogLine], *, phase: Stage | None, w
             return rule
     if was_ready:
         return "oom_prefill"
-    for line in reversed(lines[: chain.index]):
+    for line in reversed([line for line in lines if line.index < chain.index]):
         for pattern, rule in _BY_LINE:
             if pattern.search(line.text):
                 return rule

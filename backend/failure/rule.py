@@ -41,6 +41,10 @@ class Sign:
     def __post_init__(self) -> None:
         object.__setattr__(self, "compiled", re.compile(self.pattern))
 
+    def find(self, text: str) -> re.Match[str] | None:
+        """Where the sign stands in a line. Python's search() would try "^" at every letter."""
+        return self.compiled.match(text) if self.pattern.startswith("^") else self.compiled.search(text)
+
 
 @dataclass(frozen=True)
 class Found:
@@ -70,7 +74,7 @@ def _find_in_exception(raised: Raised, chain: Chain, signs: tuple[Sign, ...]) ->
         if sign.outside and _passed(chain, sign.outside):
             continue
         for line in lines:
-            if match := sign.compiled.search(line):
+            if match := sign.find(line):
                 return Found(sign, bounded_values(match), raised.line if line == lines[0] else line)
     return None
 
@@ -78,7 +82,7 @@ def _find_in_exception(raised: Raised, chain: Chain, signs: tuple[Sign, ...]) ->
 def find_in_line(text: str, signs: tuple[Sign, ...]) -> Found | None:
     """The first sign found in one line."""
     for sign in signs:
-        if match := sign.compiled.search(text):
+        if match := sign.find(text):
             return Found(sign, bounded_values(match), text)
     return None
 

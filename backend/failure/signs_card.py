@@ -26,7 +26,7 @@ CARD_SIGNS = (
     Sign(OUT_OF_MEMORY, r"^CUDA out of memory\." + _FIGURES, types=("OutOfMemoryError", "RuntimeError")),
     Sign(OUT_OF_MEMORY, r"^CUDA error: out of memory", types=_CUDA_ERROR, outside="pin_memory"),
     Sign("no_kernel_image", r"^(?:CUDA error: )?no kernel image is available for execution on (?:the|this) device"),
-    Sign("no_kernel_image", r"^what\(\): {1,3}CUDA error: no kernel image is available", Place.NATIVE),
+    Sign("no_kernel_image", r"^\s{0,4}what\(\): {1,3}CUDA error: no kernel image is available", Place.NATIVE),
     Sign(
         "bf16_unsupported",
         r"^Bfloat16 is only supported on GPUs with compute capability of at least 8\.0\. Your (?P<card>.{1,100}?) GPU "

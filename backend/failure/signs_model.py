@@ -63,7 +63,7 @@ MODEL_SIGNS = (
         within="load_weights",
     ),
     Sign("shape_mismatch", r"^Attempted to load weight \(.{1,80}\) into parameter \(", types=("AssertionError",)),
-    Sign("no_compiler", r"^No working (?P<language>C\+\+) compiler found"),
+    Sign("no_compiler", r"^(?:InvalidCxxCompiler: )?No working (?P<language>C\+\+) compiler found"),
     Sign("no_compiler", r"^Failed to find (?P<language>C) compiler\. Please specify via CC", types=("RuntimeError",)),
     Sign("host_memory", r"", types=("MemoryError",), outside="parse_safetensors_file_metadata"),
     Sign("host_memory", r"\bDefaultCPUAllocator: can't allocate memory: you tried to allocate \d+ bytes"),
@@ -85,7 +85,8 @@ MODEL_SIGNS = (
     ),
     Sign(
         "shared_memory_small",
-        r"NCCL WARN .{0,80}(?:shared memory segment|/dev/shm/nccl).{0,200}No space left on device",
+        r"^\S{1,80}:\d+:\d+ \[\d+\] (?:\S{1,60} )?NCCL WARN .{0,80}?(?:shared memory segment|/dev/shm/nccl)"
+        r".{0,200}?No space left on device",
         Place.NATIVE,
     ),
     Sign("disk_full", r"^\[Errno 28\] No space left on device", types=("OSError",), outside="shared_memory.py"),
@@ -102,6 +103,12 @@ MODEL_SIGNS = (
         r"^(?P<module>lib[\w.+-]{1,100}\.so[\w.]{0,40}): cannot open shared object file: No such file",
         types=("ImportError", "OSError"),
         is_incidental=True,
+    ),
+    Sign(
+        "module_missing",
+        r"^This modeling file requires the following packages that were not found in your environment: "
+        r"(?P<module>[\w, .-]{1,100}?)\. Run `",
+        types=("ImportError",),
     ),
     Sign("module_missing", r"^/\S{1,300}/python[\d.]*: No module named (?P<module>[\w.]+)$", Place.NATIVE),
     Sign(

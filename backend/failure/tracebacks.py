@@ -8,6 +8,7 @@ from backend.failure.log_lines import Level, LogLine, Source
 
 MESSAGE_LINES = 60
 FRAMES = 400
+ANNOUNCEMENT_CHARACTERS = 200
 EXCEPTIONS = 400  # the newest of a log
 
 _FRAME = re.compile(r'\s+File "([^"]{0,400})", line \d+(?:, in (\S{1,120}))?')
@@ -136,7 +137,7 @@ def _chains(lines: Sequence[LogLine]) -> Iterator[Chain]:
             announced[line.writer] = ""
             continue
         chain = reading.get(line.writer)
-        if chain is not None and _continues(chain, line):
+        if chain is not None and chain.level is line.level and _continues(chain, line):
             continue
         if _HEAD.match(line.text):
             if chain is None or not _joins(chain):
@@ -151,9 +152,15 @@ def _chains(lines: Sequence[LogLine]) -> Iterator[Chain]:
             _take_exception(chain, line, match)
         elif line.text.strip():
             yield from _finish(reading, line.writer)
-            announced[line.writer] = line.text
+            announced[line.writer] = _announcement(announced.get(line.writer, ""), line)
     for writer in list(reading):
         yield from _finish(reading, writer)
+
+
+def _announcement(before: str, line: LogLine) -> str:
+    """What tells of the next traceback. Web servers print groups of exceptions in several parts, under one sentence."""
+    goes_on = line.level is Level.RAW and _SURVIVED.search(before) and not _FATAL.search(line.text)
+    return before if goes_on else line.text[:ANNOUNCEMENT_CHARACTERS]
 
 
 def _begin(line: LogLine, announcement: str) -> _Open:

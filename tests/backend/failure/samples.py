@@ -1,0 +1,635 @@
+"""One text for each sign that must be recognised, and one that looks like it and must not be: not even as something else.
+
+The texts are the messages of vLLM 0.19.1 and 0.32, torch, Triton, CUDA and NCCL, other figures filled in.
+"""
+
+from dataclasses import dataclass, field
+
+HEAD = "Traceback (most recent call last):"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A log's end, and the exit code that came with it."""
+
+    rule: str
+    lines: tuple[str, ...]
+    returncode: int = 1
+    values: dict[str, str] = field(default_factory=dict)  # some that must be read from it
+
+
+def raised(text: str, *calls: str, file: str = "/env/vllm/v1/worker/gpu_worker.py") -> tuple[str, ...]:
+    """An exception that ended the API server, as Python prints it."""
+    frames = [line for call in calls for line in (f'  File "{file}", line 7, in {call}', "    do()")]
+    return (HEAD, *frames, *text.split("\n"))
+
+
+def core(text: str, *calls: str, worker: str = "EngineCore pid=77") -> tuple[str, ...]:
+    """The same in an engine core or worker, followed by the generic last words of the API server."""
+    prefix = f"({worker}) ERROR 12-01 12:00:00 [core.py:1108] "
+    said = ("EngineCore failed to start.", *raised(text, *calls))
+    last = "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}"
+    return (*(prefix + line for line in said), *raised(last, "main"))
+
+
+def usage(text: str) -> tuple[str, ...]:
+    """What argparse writes."""
+    return ("usage: api_server.py [-h] [--host HOST] [--port PORT]", f"api_server.py: error: {text}")
+
+
+MATCHING = (
+    Sample("unknown_flag", usage("unrecognized arguments: --swap-space 4 --preemption-mode=swap"), 2),
+    Sample("unknown_parser", usage("argument --tool-call-parser: invalid choice: 'qwen9' (choose from hermes)"), 2),
+    Sample("unknown_quantization", usage("argument --quantization/-q: invalid choice: 'nvfp5' (choose from awq)"), 2),
+    Sample("bad_flag_value", usage("argument --max-num-seqs: invalid int value: 'many'"), 2, {"flag": "max-num-seqs"}),
+    Sample("bad_flag_value", usage("argument --dtype: invalid choice: 'fp12' (choose from 'auto')"), 2),
+    Sample("bad_flag_value", usage("argument --seed: expected one argument"), 2, {"flag": "seed"}),
+    Sample(
+        "bad_flag_value",
+        usage("argument --speculative-config/-sc: Value method=mtp cannot be converted to <function loads at 0x7f>."),
+        2,
+    ),
+    Sample(
+        "port_taken",
+        raised("OSError: [Errno 98] Address already in use", "create_server_socket"),
+        values={"port": "8100"},
+    ),
+    Sample(
+        "port_taken",
+        (
+            "INFO:     Waiting for application startup.",
+            "ERROR:    [Errno 98] error while attempting to bind on address ('127.0.0.1', 8009): address already in use",
+        ),
+        values={"port": "8009"},
+    ),
+    Sample(
+        "context_too_long",
+        raised(
+            "pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig\n"
+            "  Value error, User-specified max_model_len (65536) is greater than the derived max_model_len "
+            "(max_position_embeddings=40960 or model_max_length=None in model's config.json). To allow overriding this"
+        ),
+        values={"context": "65536", "limit": "40960"},
+    ),
+    Sample(
+        "context_too_long",
+        raised(
+            "ValueError: User-specified max_model_len (65536) is greater than the derived max_model_len "
+            "(sliding_window=4096.0 or model_max_length=16384 in model's config.json)."
+        ),
+        values={"limit": "16384"},
+    ),
+    Sample(
+        "kv_too_small",
+        core(
+            "ValueError: To serve at least one request with the models's max seq len (32768), (8.0 GiB KV cache is needed, "
+            "which is larger than the available KV cache memory (3.41 GiB). Based on the available memory, the estimated "
+            "maximum model length is 13952. Try increasing `gpu_memory_utilization` or decreasing `max_model_len`"
+        ),
+        values={"context": "32768", "needed": "8.0", "available": "3.41", "limit": "13952"},
+    ),
+    Sample(
+        "kv_no_room",
+        core("ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when"),
+    ),
+    Sample(
+        "kv_too_big",
+        core(
+            "ValueError: Available memory on node 0 (20.5/31.2 GiB) on kv cache allocation is less than requested memory "
+            "for kv (64.0 GiB). Decrease --kv-cache-memory-bytes"
+        ),
+        values={"available": "20.5", "requested": "64.0"},
+    ),
+    Sample("unknown_quantization", raised("ValueError: Unknown quantization method: nvfp5. Must be one of ['awq']")),
+    Sample(
+        "quantization_mismatch",
+        raised(
+            "ValueError: Quantization method specified in the model config (gptq) does not match the quantization method "
+            "specified in the `quantization` argument (awq)."
+        ),
+        values={"found": "gptq", "asked": "awq"},
+    ),
+    Sample(
+        "quantization_mismatch",
+        raised("ValueError: Cannot find the config file for modelopt_fp4"),
+        values={"asked": "modelopt_fp4"},
+    ),
+    Sample(
+        "tensor_parallel_indivisible",
+        raised("ValueError: Total number of attention heads (40) must be divisible by tensor parallel size (3)."),
+        values={"heads": "40", "gpus": "3"},
+    ),
+    Sample(
+        "too_few_gpus",
+        raised(
+            "ValueError: World size (4) is larger than the number of available GPUs (2) in this node. If this is intentional"
+        ),
+        values={"gpus": "4", "available": "2"},
+    ),
+    Sample(
+        "too_few_gpus",
+        core("AssertionError: local_world_size (2) must be less than or equal to the number of visible devices (1)."),
+    ),
+    Sample(
+        "unknown_attention_backend",
+        raised("ValueError: Unknown attention backend: 'FLASHX'. Valid options are: FLASH_ATTN"),
+    ),
+    Sample(
+        "unknown_attention_backend",
+        usage("argument --attention-backend: Value error, Unknown attention backend: 'FLASHX'. Valid options"),
+        2,
+    ),
+    Sample("unknown_parser", raised("KeyError: 'invalid tool call parser: qwen9 (chose from { hermes,llama3_json })'")),
+    Sample("unknown_parser", raised("KeyError: \"Reasoning parser 'qwen9' not found. Available parsers: qwen3\"")),
+    Sample(
+        "speculation_incomplete",
+        raised(
+            "ValueError: num_speculative_tokens must be provided with speculative model unless the draft model config"
+        ),
+    ),
+    Sample(
+        "bad_flag_value",
+        raised(
+            "pydantic_core._pydantic_core.ValidationError: 1 validation error for CacheConfig\n"
+            "gpu_memory_utilization\n"
+            "  Input should be less than or equal to 1 [type=less_than_equal, input_value=1.5, input_type=float]"
+        ),
+        values={"flag": "gpu_memory_utilization", "value": "1.5"},
+    ),
+    Sample(
+        "wrong_path",
+        raised(
+            "huggingface_hub.errors.HFValidationError: Repo id must be in the form 'repo_name' or 'namespace/repo_name': "
+            "'/data/qwen'. Use `repo_type` argument if needed."
+        ),
+        values={"path": "/data/qwen"},
+    ),
+    Sample(
+        "not_in_cache",
+        raised(
+            "huggingface_hub.errors.LocalEntryNotFoundError: Cannot find an appropriate cached snapshot folder for the "
+            "specified revision on the local disk and outgoing traffic has been disabled. To enable repo look-ups"
+        ),
+    ),
+    Sample(
+        "not_in_cache",
+        raised(
+            "huggingface_hub.errors.OfflineModeIsEnabled: Cannot reach https://hub.example/x: offline mode is enabled. To"
+        ),
+    ),
+    Sample(
+        "gated_repo",
+        raised(
+            "OSError: You are trying to access a gated repo.\nMake sure to have access to it at https://hub.example/a/b.\n"
+            "401 Client Error. (Request ID: Root=1-66)"
+        ),
+    ),
+    Sample(
+        "gated_repo",
+        raised(
+            "huggingface_hub.errors.GatedRepoError: 403 Client Error. (Request ID: 1)\n\nCannot access gated repo for url x"
+        ),
+    ),
+    Sample(
+        "no_network",
+        raised("OSError: We couldn't connect to 'https://hub.example' to load the files, and couldn't find"),
+    ),
+    Sample(
+        "no_network",
+        raised(
+            "huggingface_hub.errors.LocalEntryNotFoundError: An error happened while trying to locate the files on the Hub "
+            "and we cannot find the appropriate snapshot folder"
+        ),
+    ),
+    Sample(
+        "weights_corrupt",
+        core(
+            "safetensors_rust.SafetensorError: Error while deserializing header: MetadataIncompleteBuffer",
+            "load_weights",
+        ),
+    ),
+    Sample("weights_corrupt", raised("MemoryError", "parse_safetensors_file_metadata")),
+    Sample(
+        "weights_corrupt",
+        core(
+            "RuntimeError: PytorchStreamReader failed reading zip archive: failed finding central directory",
+            "load_weights",
+        ),
+    ),
+    Sample(
+        "weights_missing",
+        core("RuntimeError: Cannot find any model weights with `/data/qwen`"),
+        values={"path": "/data/qwen"},
+    ),
+    Sample(
+        "config_missing",
+        raised(
+            "ValueError: Invalid repository ID or local directory specified: '/data/qwen'.\n"
+            "Please verify the following requirements:\n"
+            "   - For Hugging Face models: ensure the presence of a 'config.json'."
+        ),
+    ),
+    Sample("tokenizer_missing", raised("ValueError: Couldn't instantiate the backend tokenizer from one of: \n(1) a")),
+    Sample(
+        "tokenizer_missing", raised("OSError: Can't load tokenizer for '/data/qwen'. If you were trying to load it")
+    ),
+    Sample(
+        "unknown_architecture",
+        raised(
+            "ValueError: The checkpoint you are trying to load has model type `qwen3_5` but Transformers does not recognize "
+            "this architecture. This could be because"
+        ),
+        values={"architecture": "qwen3_5"},
+    ),
+    Sample(
+        "unknown_architecture",
+        raised(
+            "ValueError: Model architectures ['Foo9ForCausalLM'] are not supported for now. Supported architectures: []"
+        ),
+        values={"architecture": "Foo9ForCausalLM"},
+    ),
+    Sample(
+        "unknown_architecture",
+        raised(
+            "ValueError: Model architecture FooForCausalLM was supported in vLLM until v0.9, and is not supported anymore."
+        ),
+    ),
+    Sample("unknown_architecture", raised("ValueError: Cannot find model module. 'Foo9' is not a registered model")),
+    Sample(
+        "shape_mismatch", core("RuntimeError: start (0) + length (1536) exceeds dimension size (1024).", "load_weights")
+    ),
+    Sample(
+        "shape_mismatch",
+        core(
+            "AssertionError: Attempted to load weight (torch.Size([9])) into parameter (torch.Size([8]))",
+            "load_weights",
+        ),
+    ),
+    Sample(
+        "no_compiler",
+        core(
+            "torch._inductor.exc.InductorError: InvalidCxxCompiler: No working C++ compiler found in torch._inductor.config"
+        ),
+        values={"language": "C++"},
+    ),
+    Sample("no_compiler", core("RuntimeError: Failed to find C compiler. Please specify via CC environment variable")),
+    Sample("host_memory", core("MemoryError", "load_model")),
+    Sample(
+        "host_memory",
+        core(
+            "RuntimeError: [enforce fail at alloc_cpu.cpp:124] err == 0. DefaultCPUAllocator: can't allocate memory: you "
+            "tried to allocate 68719476736 bytes. Error code 12 (Cannot allocate memory)"
+        ),
+    ),
+    Sample("host_memory", core("OSError: [Errno 12] Cannot allocate memory")),
+    Sample(
+        "host_memory",
+        core("RuntimeError: unable to mmap 5368709120 bytes from file </data/a>: Cannot allocate memory (12)"),
+    ),
+    Sample(
+        "host_memory",
+        raised("numpy.exceptions._ArrayMemoryError: Unable to allocate 61.0 GiB for an array with shape (1,)"),
+    ),
+    Sample("host_memory", core("RuntimeError: std::bad_alloc")),
+    Sample(
+        "host_memory",
+        ("terminate called after throwing an instance of 'std::bad_alloc'", "  what():  std::bad_alloc"),
+        -6,
+    ),
+    Sample("shared_memory_small", core("OSError: [Errno 28] No space left on device: '/dev/shm/psm_1a2b'")),
+    Sample(
+        "shared_memory_small",
+        raised(
+            "OSError: [Errno 28] No space left on device", "__init__", file="/python/multiprocessing/shared_memory.py"
+        ),
+    ),
+    Sample(
+        "shared_memory_small",
+        core(
+            "RuntimeError: DataLoader worker (pid 9) is killed by signal: Bus error.\nUnexpected bus error encountered in "
+            "worker. This might be caused by insufficient shared memory (shm)."
+        ),
+    ),
+    Sample(
+        "shared_memory_small",
+        (
+            "gpu1:77:99 [0] misc/shmutils.cc:72 NCCL WARN Error: failed to extend /dev/shm/nccl-AbCd to 33030532 bytes, "
+            "error: No space left on device (28)",
+            *core("RuntimeError: NCCL error: unhandled system error (run with NCCL_DEBUG=INFO for details)"),
+        ),
+    ),
+    Sample("disk_full", raised("OSError: [Errno 28] No space left on device: '/home/x/.cache/vllm/a'")),
+    Sample("disk_full", raised("sqlite3.OperationalError: database or disk is full")),
+    Sample(
+        "permission_denied",
+        raised("PermissionError: [Errno 13] Permission denied: '/data/qwen/config.json'"),
+        values={"path": "/data/qwen/config.json"},
+    ),
+    Sample("module_missing", raised("ModuleNotFoundError: No module named 'dflash2'"), values={"module": "dflash2"}),
+    Sample(
+        "module_missing",
+        raised("ImportError: libcudart.so.13: cannot open shared object file: No such file or directory"),
+        values={"module": "libcudart.so.13"},
+    ),
+    Sample("module_missing", ("/env/bin/python: No module named vllm",), values={"module": "vllm"}),
+    Sample(
+        "module_missing",
+        (
+            "/env/bin/python3: Error while finding module specification for 'vllm.entrypoints.openai.api_server' "
+            "(ModuleNotFoundError: No module named 'vllm')",
+        ),
+        values={"module": "vllm"},
+    ),
+    Sample(
+        "module_missing",
+        raised(
+            "ImportError: This modeling file requires the following packages that were not found in your environment: "
+            "flash_attn. Run `pip install flash_attn`"
+        ),
+        values={"module": "flash_attn"},
+    ),
+    Sample(
+        "gpu_memory_taken",
+        core(
+            "ValueError: Free memory on device cuda:0 (20.31/31.73 GiB) on startup is less than desired GPU memory "
+            "utilization (0.9, 28.56 GiB). Decrease GPU memory utilization or reduce GPU memory used by other processes."
+        ),
+        values={"free": "20.31", "total": "31.73"},
+    ),
+    Sample(
+        "oom_profiling",
+        core(
+            "RuntimeError: CUDA out of memory occurred when warming up sampler with 256 dummy requests. Please try lowering"
+        ),
+        values={"sequences": "256"},
+    ),
+    Sample(
+        "oom_load",
+        core(
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 170.00 MiB. GPU 0 has a total capacity of 31.73 "
+            "GiB of which 12.00 MiB is free. Process 9 has 31.7 GiB memory in use.",
+            "load_model",
+        ),
+        values={"requested": "170.00 MiB", "total": "31.73 GiB", "free": "12.00 MiB"},
+    ),
+    Sample(
+        "oom_graphs",
+        core("torch.AcceleratorError: CUDA error: out of memory\nCUDA kernel errors might be", "capture_model"),
+    ),
+    Sample(
+        "no_kernel_image",
+        core(
+            "torch.AcceleratorError: CUDA error: no kernel image is available for execution on the device\nCUDA kernel"
+        ),
+    ),
+    Sample(
+        "no_kernel_image",
+        (
+            "terminate called after throwing an instance of 'c10::AcceleratorError'",
+            "  what():  CUDA error: no kernel image is available for execution on the device",
+        ),
+        -6,
+    ),
+    Sample(
+        "bf16_unsupported",
+        core(
+            "ValueError: Bfloat16 is only supported on GPUs with compute capability of at least 8.0. Your Tesla "
+            "V100-PCIE-32GB GPU has compute capability 7.0. You can use float16 instead"
+        ),
+        values={"card": "Tesla V100-PCIE-32GB", "capability": "7.0"},
+    ),
+    Sample(
+        "fp8_unsupported",
+        core("ValueError: FP8 KV cache is not supported by the Triton attention backend on Tesla V100 (c"),
+    ),
+    Sample(
+        "fp8_unsupported", core("NotImplementedError: FlashAttention does not support fp8 kv-cache on this device.")
+    ),
+    Sample(
+        "fp8_unsupported",
+        core("AssertionError: Triton reshape-and-cache cannot store kv_cache_dtype=fp8 on this device: an"),
+    ),
+    Sample(
+        "fp8_unsupported",
+        core("ValueError: type fp8e4nv not supported in this architecture. The supported fp8 dtypes are"),
+    ),
+    Sample(
+        "fp8_unsupported",
+        core(
+            "triton.compiler.errors.CompilationError: at 55:20:\n    x = y.to(tl.float8e4nv)\n        ^\n"
+            "ValueError(\"type fp8e4nv not supported in this architecture. The supported fp8 dtypes are ('fp8e5',)\")"
+        ),
+    ),
+    Sample(
+        "quantization_unsupported_card",
+        raised(
+            "ValueError: The quantization method modelopt_fp4 is not supported for the current GPU. Minimum capability: 75. "
+            "Current capability: 70."
+        ),
+        values={"method": "modelopt_fp4", "needed": "75", "capability": "70"},
+    ),
+    Sample(
+        "quantization_unsupported_card",
+        core(
+            "RuntimeError: ('Quantization scheme is not supported for ', 'the current GPU. Min capability: 75. ', "
+            "'Current capability: 70.')"
+        ),
+        values={"needed": "75"},
+    ),
+    Sample(
+        "nvfp4_no_plugin", core("ValueError: Forced NVFP4 kernel MarlinNvFp4LinearKernel is not supported: needs CUDA")
+    ),
+    Sample(
+        "nvfp4_no_plugin",
+        core("ValueError: Failed to find a kernel that can implement the NVFP4 linear layer. Reasons: "),
+    ),
+    Sample(
+        "attention_unsupported_card",
+        core(
+            "ValueError: Selected backend AttentionBackendEnum.FLASHINFER is not valid for this configuration. Reason: "
+            "['compute capability not supported']"
+        ),
+        values={"backend": "FLASHINFER"},
+    ),
+    Sample("attention_unsupported_card", core("RuntimeError: FlashAttention only supports Ampere GPUs or newer.")),
+    Sample("triton_pass_failed", core("RuntimeError: PassManager::run failed")),
+    Sample(
+        "triton_layout",
+        (
+            "python: /src/lib/Conversion/TritonGPUToLLVM/ConvertLayoutOpToLLVM.cpp:38: Assertion `!(isMma(a) && isMma(b)) "
+            '&& "mma -> mma layout conversion is only supported on Ampere"\' failed.',
+        ),
+        -6,
+    ),
+    Sample("triton_layout", core("RuntimeError: Unexpected mma -> mma layout conversion")),
+    Sample(
+        "triton_shared_memory",
+        core(
+            "triton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 98304, Hardware limit: 65536. "
+            "Reducing block sizes or `num_stages` may help."
+        ),
+        values={"required": "98304", "limit": "65536"},
+    ),
+    Sample(
+        "cuda_tools_too_new",
+        core(
+            "triton.runtime.errors.PTXASError: PTXAS error: Internal Triton PTX codegen error\n`ptxas` stderr:\n"
+            "ptxas fatal   : Value 'sm_70' is not defined for option 'gpu-name'"
+        ),
+        values={"architecture": "sm_70"},
+    ),
+    Sample(
+        "cuda_tools_too_new",
+        core(
+            "RuntimeError: Ninja build failed. Ninja output:\nnvcc fatal   : Unsupported gpu architecture 'compute_70'"
+        ),
+        values={"architecture": "compute_70"},
+    ),
+    Sample(
+        "cuda_tools_too_new",
+        core("RuntimeError: Unsupported gpu architecture 'sm_70'"),
+        values={"architecture": "sm_70"},
+    ),
+    Sample(
+        "cuda_tools_too_new",
+        ("nvcc fatal   : Unsupported gpu architecture 'compute_70'",),
+        values={"architecture": "compute_70"},
+    ),
+    Sample(
+        "driver_too_old",
+        core(
+            "RuntimeError: The NVIDIA driver on your system is too old (found version 11040). Please update your GPU driver"
+        ),
+        values={"driver": "11040"},
+    ),
+    Sample(
+        "driver_too_old", core("RuntimeError: CUDA error: CUDA driver version is insufficient for CUDA runtime version")
+    ),
+    Sample("no_gpu", raised("RuntimeError: No CUDA GPUs are available")),
+    Sample(
+        "no_gpu",
+        raised("RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU"),
+    ),
+    Sample("no_gpu", core("torch.AcceleratorError: CUDA error: no CUDA-capable device is detected")),
+    Sample("no_gpu", raised("RuntimeError: Failed to infer device type, please set the environment variable")),
+    Sample("gpu_lost", core("vllm.third_party.pynvml.NVMLError_GpuIsLost: GPU is lost")),
+    Sample("gpu_lost", core("RuntimeError: CUDA error: the GPU has fallen off the bus")),
+    Sample(
+        "nccl_failure", core("RuntimeError: NCCL error: unhandled cuda error (run with NCCL_DEBUG=INFO for details)")
+    ),
+    Sample(
+        "nccl_failure",
+        core(
+            "torch.distributed.DistBackendError: NCCL error in: /pytorch/NCCLUtils.cpp:77, unhandled system error\n"
+            "ncclSystemError: System call (e.g. socket, malloc) or external library call failed or device error."
+        ),
+    ),
+    Sample("nccl_failure", core("RuntimeError: x\nncclUnhandledCudaError: Call to CUDA function failed.")),
+    Sample("nccl_failure", core("RuntimeError: x\nncclInternalError: Internal check failed.")),
+    Sample("nccl_failure", core("RuntimeError: x\nncclRemoteError: A call failed possibly due to a network error")),
+)
+
+UNRELATED = (  # near misses: each is unknown
+    Sample("unknown", usage("unrecognized arguments: extra words"), 2),
+    Sample("unknown", usage("the following arguments are required: --model"), 2),
+    Sample("unknown", ("INFO 12-01 12:00:00 [a.py:1] api_server.py: error: unrecognized arguments: --x",), 2),
+    Sample("unknown", usage("unrecognized arguments: --swap-space"), 1),
+    Sample("unknown", raised("OSError: [Errno 99] Cannot assign requested address", "create_server_socket")),
+    Sample(
+        "unknown",
+        core("torch.distributed.DistNetworkError: The server socket has failed to listen. port: 29500, EADDRINUSE"),
+    ),
+    Sample(
+        "unknown",
+        ("WARNING:  [Errno 98] error while attempting to bind on address ('::', 8009): address already in use",),
+    ),
+    Sample("unknown", raised("ValueError: User-specified max_model_len (0) is not valid")),
+    Sample("unknown", raised("ValueError: max_num_batched_tokens (512) is smaller than max_model_len (2048)")),
+    Sample("unknown", core("ValueError: No available memory for the encoder cache")),
+    Sample(
+        "unknown",
+        core("AssertionError: Error in memory profiling. Initial free memory 20.1 GiB, current free memory 24.2 GiB."),
+    ),
+    Sample("unknown", core("RuntimeError: Available memory is low")),
+    Sample("unknown", raised("ValueError: Found multiple config files for awq: ['a', 'b']")),
+    Sample(
+        "unknown",
+        raised(
+            "ValueError: torch.bfloat16 is not supported for quantization method awq. Supported dtypes: [torch.float16]"
+        ),
+    ),
+    Sample(
+        "unknown",
+        raised("ValueError: Total number of hidden units (40) must be divisible by tensor parallel size (3)."),
+    ),
+    Sample("unknown", raised("KeyError: 'qwen9'")),
+    Sample("unknown", raised("ValueError: Expected num_speculative_tokens to be greater than zero (0).")),
+    Sample("unknown", raised("NotImplementedError: Unsupported speculative method: 'mtp'")),
+    Sample("unknown", raised("OSError: no file named a.py; we were asked to Repo id must be in the form")),
+    Sample(
+        "unknown",
+        raised(
+            "huggingface_hub.errors.RepositoryNotFoundError: 401 Client Error.\n\nRepository Not Found for url: x.\nFor a gated repo"
+        ),
+    ),
+    Sample("unknown", raised("httpx.ReadTimeout: The read operation timed out")),
+    Sample(
+        "unknown",
+        core("safetensors_rust.SafetensorError: File does not contain tensor model.norm.weight", "load_weights"),
+    ),
+    Sample("unknown", raised("OverflowError: cannot fit 'int' into an index-sized integer", "load_weights")),
+    Sample("unknown", raised("ValueError: Can't load the configuration of '/data/qwen'")),
+    Sample(
+        "unknown",
+        raised("ValueError: Model architectures ['A'] failed to be inspected. Please check the logs for more details."),
+    ),
+    Sample("unknown", core("RuntimeError: start (0) + length (1536) exceeds dimension size (1024).", "execute_model")),
+    Sample(
+        "unknown", core("RuntimeError: The size of tensor a (9) must match the size of tensor b (8)", "load_weights")
+    ),
+    Sample("unknown", core("RuntimeError: C++ compiler flags are not understood")),
+    Sample("unknown", core("RuntimeError: this model needs a lot of memory")),
+    Sample("unknown", core("RuntimeError: CUDA error: out of memory", "pin_memory")),
+    Sample("unknown", core("RuntimeError: HIP out of memory")),
+    Sample("unknown", raised("PermissionError: [Errno 13] Permission denied")),
+    Sample("unknown", raised("ImportError: cannot import name 'LLM' from 'vllm'")),
+    Sample("unknown", ("UserWarning: No module named 'flash_attn'",)),
+    Sample("unknown", core("ValueError: Free memory on device is not known")),
+    Sample("unknown", core("torch.AcceleratorError: CUDA error: an illegal memory access was encountered")),
+    Sample(
+        "unknown",
+        ("UserWarning: Tesla V100 with CUDA capability sm_70 is not compatible: no kernel image is available",),
+    ),
+    Sample("unknown", core("ValueError: Bfloat16 accumulation is not supported here")),
+    Sample("unknown", core("ValueError: fp8_e5m2 kv-cache is not supported with fp8 checkpoints.")),
+    Sample(
+        "unknown",
+        core(
+            "ValueError: Selected backend FLASHINFER is not valid for this configuration. Reason: ['head_size not supported']"
+        ),
+    ),
+    Sample(
+        "unknown", ("INFO 12-01 12:00:00 [cuda.py:1] Cannot use FlashAttention-2 backend for Volta and Turing GPUs.",)
+    ),
+    Sample("unknown", core("RuntimeError: PassManager::parse failed")),
+    Sample(
+        "unknown",
+        core("triton.runtime.errors.OutOfResources: out of resource: threads, Required: 2048, Hardware limit: 1024"),
+    ),
+    Sample(
+        "unknown",
+        core(
+            "triton.runtime.errors.PTXASError: PTXAS error\nptxas fatal   : Value 'sm_120' is not defined for option 'gpu-name'"
+        ),
+    ),
+    Sample("unknown", core("RuntimeError: Unsupported gpu architecture 'compute_120'")),
+    Sample(
+        "unknown",
+        ("UserWarning: CUDA initialization: The NVIDIA driver on your system is too old (found version 11040).",),
+    ),
+    Sample("unknown", raised("RuntimeError: CUDA driver initialization failed, you might not have a CUDA gpu.")),
+    Sample("unknown", core("RuntimeError: CUDA error: uncorrectable ECC error encountered")),
+    Sample("unknown", core("RuntimeError: NCCL is not available in this build")),
+    Sample("unknown", core("RuntimeError: database of disks is full of errors")),
+    Sample("unknown", ("gpu1:77:99 [0] NCCL INFO Channel 00 : no NCCL error: fine",)),
+)
