@@ -16,6 +16,7 @@ from backend.launch.preset import Preset
 MAX_PRESET_BYTES = 64 * 1024
 _SHOWN = 200  # characters of a foreign value or message
 _FLAG_TYPES = "must be true, false, a number, a text or a list of texts"
+_ODD_LETTERS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff]")
 _HEAD = """\
 # A preset of Volta Panel: what shall run, as intent. The panel spells it for the vLLM version it finds.
 # A key that is left out leaves the decision to the engine. An unknown key is an error, so that no typing mistake passes.
@@ -34,6 +35,17 @@ class _PlainLoader(yaml.SafeLoader):
             )
         node: yaml.Node | None = super().compose_node(parent, index)
         return node
+
+
+class _TextDumper(yaml.SafeDumper):
+    """Quotes a text with unusual line breaks: written plainly they are read back as spaces."""
+
+    def represent_text(self, text: str) -> yaml.ScalarNode:
+        style = '"' if _ODD_LETTERS.search(text) else None
+        return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_TextDumper.add_representer(str, _TextDumper.represent_text)
 
 
 def read_preset(path: Path) -> Preset:
@@ -65,7 +77,7 @@ def parse_preset(text: str, *, source: str) -> Preset:
     """
     document = compose(text, source=source)
     try:
-        values = yaml.load(text, Loader=_PlainLoader)  # noqa: S506 - a SafeLoader
+        values = _PlainLoader("").construct_document(document)
     except (yaml.YAMLError, RecursionError, ValueError, OverflowError) as err:
         raise PresetError(f"{source} is not valid YAML: {_one_line(str(err))}.") from err
     try:
@@ -93,7 +105,7 @@ def compose(text: str, *, source: str) -> yaml.MappingNode:
 def dump_preset(preset: Preset) -> str:
     """The preset as YAML that reads back as the same preset, with every key explained at the top."""
     values = preset.model_dump(mode="json", exclude_defaults=True)
-    body = yaml.safe_dump(values, sort_keys=False, allow_unicode=True, width=4096)
+    body = yaml.dump(values, Dumper=_TextDumper, sort_keys=False, allow_unicode=True, width=4096)
     return f"{_HEAD}{''.join(_explained_keys(Preset))}\n{body}"
 
 
