@@ -112,7 +112,10 @@ def import_serve_config(text: str, *, source: str = "config.yaml", engine: Engin
     """
     draft = Draft(origin=_ORIGIN_ENV, engine=engine)
     document = compose(text, source=source)
-    values: dict[object, object] = yaml.safe_load(text)
+    try:
+        values: dict[object, object] = yaml.safe_load(text)
+    except (yaml.YAMLError, RecursionError, ValueError, OverflowError) as err:
+        raise PresetError(f"{source} is not valid YAML: {' '.join(str(err).split())[:200]}.") from err
     lines = {str(key.value): key.start_mark.line + 1 for key, _ in document.value}
     for key, value in values.items():
         name = str(key).replace("_", "-")
@@ -216,7 +219,10 @@ def _yaml_flag(name: str, value: object, where: str) -> GivenFlag:
     if isinstance(value, bool):
         return GivenFlag(name.removeprefix("no-"), value is not name.startswith("no-"), name)
     if isinstance(value, dict):
-        given = json.dumps(value)
+        try:
+            given = json.dumps(value)
+        except (TypeError, RecursionError) as err:
+            raise PresetError(f"{where} holds something that is no text, number, list or key.") from err
     elif isinstance(value, list):
         if not all(isinstance(item, str | int | float) for item in value):
             raise PresetError(f"{where} must be a list of texts or numbers.")

@@ -11,6 +11,7 @@ from backend.launch.flag_shapes import BOOLEAN_FLAGS, LIST_FLAGS, OLD_BOOLEAN_FL
 from backend.launch.preset import INTENT_FLAGS
 
 MAX_VALUE = 8192  # characters
+MAX_DEPTH = 16  # keys inside keys of a JSON flag
 _FLAG = re.compile(r"--[A-Za-z]")
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
 _TRUE, _FALSE = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
@@ -136,6 +137,8 @@ def _nested(flags: list[GivenFlag]) -> tuple[GivenFlag, ...]:
             continue
         place = parts.setdefault(base, _whole(base, plain))
         *parents, key = path.split(".")
+        if len(parents) > MAX_DEPTH:
+            raise PresetError(f"{flag.spelled[:80]}… has more than {MAX_DEPTH} dots.")
         for parent in parents:
             place = place.setdefault(parent, {})
             if not isinstance(place, dict):
@@ -145,7 +148,14 @@ def _nested(flags: list[GivenFlag]) -> tuple[GivenFlag, ...]:
         else:
             place[key] = json_or_text(flag.text) if not isinstance(flag.value, bool) else flag.value
     kept = [flag for flag in plain if flag.name not in parts]
-    return (*kept, *(GivenFlag(base, json.dumps(value), f"--{base}") for base, value in parts.items()))
+    return (*kept, *(GivenFlag(base, _json_text(base, value), f"--{base}") for base, value in parts.items()))
+
+
+def _json_text(name: str, value: dict[str, Any]) -> str:
+    try:
+        return json.dumps(value)
+    except RecursionError as err:
+        raise PresetError(f"--{name} has too many keys inside keys.") from err
 
 
 def _whole(base: str, plain: list[GivenFlag]) -> dict[str, Any]:

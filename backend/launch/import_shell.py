@@ -12,6 +12,8 @@ from backend.errors import PresetError
 
 MAX_TEXT = 64 * 1024  # characters
 MAX_WORDS = 2000
+MAX_VALUE = 8192  # characters that variables may add to a word
+_AHEAD = 1024  # characters looked at from one place on, so that reading takes time in proportion to the text
 _PIECE = 40  # characters of the text shown in a refusal
 
 # a variable inside a word until it is filled in: private characters, which the input cannot hold
@@ -64,13 +66,21 @@ def read_statements(text: str) -> tuple[Statement, ...]:
 
 
 def fill(word: str, variables: Mapping[str, str]) -> str:
-    """The word with its variables' values; one that nobody set and that has no default stays as `$NAME`."""
+    """The word with its variables' values; one that nobody set and that has no default stays as `$NAME`.
 
-    def value(match: re.Match[str]) -> str:
+    Raises:
+        PresetError: it grows too long: a few lines that double each other would fill any memory.
+    """
+    parts: list[str] = []
+    at = size = 0
+    for match in _VARIABLE.finditer(word):
         name, default = match.groups()
-        return variables.get(name, "") or default or f"${name}"
-
-    return _VARIABLE.sub(value, word)
+        value = variables.get(name, "") or default or f"${name}"
+        parts += [word[at : match.start()], value]
+        at, size = match.end(), size + len(value)
+        if size > MAX_VALUE:
+            raise PresetError(f"The value of ${name} makes a word longer than {MAX_VALUE} characters.")
+    return "".join([*parts, word[at:]])
 
 
 def redacted(text: str) -> str:
@@ -121,7 +131,7 @@ class _Reader:
         self._end_statement()
 
     def _step(self, char: str) -> None:
-        rest = self.text[self.at :]
+        rest = self.text[self.at : self.at + _AHEAD]
         if char == "\n":
             self._end_statement()
             self.at += 1
@@ -194,7 +204,7 @@ class _Reader:
     def _variable(self) -> None:
         if self.text[self.at] == "`" or self.text.startswith("$(", self.at):
             self._refuse("Command substitution needs a shell; write its result instead")
-        after = self.text[self.at + 1 :]
+        after = self.text[self.at + 1 : self.at + 1 + _AHEAD]
         match = _BRACED.match(after) or _NAME.match(after)
         if match is None:
             if after.startswith("{"):

@@ -410,6 +410,7 @@ def test_what_a_preset_cannot_say_is_named() -> None:
         ),
         ("vllm serve a/b --load-format $FORMAT", "$FORMAT"),
         ("FOO=$BAR vllm serve a/b", "$BAR"),
+        (f"vllm serve a/b --x{'.y' * 2000} 1", "more than 16 dots"),
         ("docker run -it", "no image"),
         ("docker run --gpus", "--gpus has no value"),
         ("docker run vllm/vllm-openai bash -c 'vllm serve a/b; echo'", "; echo"),
@@ -417,6 +418,11 @@ def test_what_a_preset_cannot_say_is_named() -> None:
 )
 def test_what_cannot_be_understood_is_named(text: str, said: str) -> None:
     assert said in refusal(text)
+
+
+def test_lines_that_double_each_other_fill_no_memory() -> None:
+    lines = [f"A{n}=$A{n - 1}$A{n - 1}" for n in range(1, 60)]
+    assert "longer than" in refusal("\n".join(["A0=xx", *lines, "vllm serve $A59"]))
 
 
 COMMAND_WORDS = st.sampled_from(

@@ -193,6 +193,9 @@ def test_vllms_own_yaml_becomes_its_preset() -> None:
         ("model: a/b\nmax-model-len: true", "--max-model-len has no value"),
         ("model: a/b\nx: 2026-01-01", "config.yaml, line 2: x must be"),
         ("a: &a [1]\nb: *a", "not allowed"),
+        ("model: a/b\nx: 2026-13-99", "config.yaml is not valid YAML"),
+        ("model: a/b\n? [x]\n: y", "config.yaml is not valid YAML"),
+        ("model: a/b\nx: {y: 2026-01-01}", "config.yaml, line 2: x holds something"),
     ],
 )
 def test_wrong_yaml_is_named_with_line_and_key(text: str, said: str) -> None:

@@ -107,6 +107,13 @@ def test_long_text_is_refused() -> None:
         read_statements("x " * 3_000)
 
 
+def test_variables_that_double_each_other_are_stopped() -> None:
+    word = read_statements("x $A$A$A")[0].words[1]
+    assert len(fill(word, {"A": "y" * 2000})) == 6000
+    with pytest.raises(PresetError, match="longer than 8192"):
+        fill(word, {"A": "y" * 4000})
+
+
 @given(
     st.lists(
         st.text(
