@@ -1,6 +1,7 @@
 """What a checkpoint's tensors come to: bytes by part and by number format, as much as an estimate needs."""
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -62,21 +63,27 @@ class WeightTable:
 
 def weight_table(tensors: Iterable[TensorEntry], *, layer_count: int, is_tied: bool, has_packed: bool) -> WeightTable:
     """Sort tensors into parts. `has_packed`: the checkpoint packs several weights into one stored element."""
-    layers = [PartBytes()] * layer_count
-    parts = dict.fromkeys(("embedding", "head", "vision", "guessing", "other"), PartBytes())
+    parts: dict[int | str, PartBytes] = defaultdict(PartBytes)
     parameters = stored = largest = 0
     for tensor in tensors:
-        size = _part_bytes(tensor)
-        name = _part_of(tensor.name, layer_count)
-        if isinstance(name, int):
-            layers[name] += size
-        elif not (name == "head" and is_tied):
-            parts[name] += size
-        if not (name == "head" and is_tied):
-            parameters += _parameters(tensor, has_packed)
+        part = _part_of(tensor.name, layer_count)
         stored += tensor.size_bytes
         largest = max(largest, tensor.size_bytes)
-    return WeightTable(tuple(layers), **parts, parameters=parameters, stored_bytes=stored, largest_tensor_bytes=largest)
+        if part == "head" and is_tied:
+            continue
+        parts[part] += _part_bytes(tensor)
+        parameters += _parameters(tensor, has_packed)
+    return WeightTable(
+        layers=tuple(parts[number] for number in range(layer_count)),
+        embedding=parts["embedding"],
+        head=parts["head"],
+        vision=parts["vision"],
+        guessing=parts["guessing"],
+        other=parts["other"],
+        parameters=parameters,
+        stored_bytes=stored,
+        largest_tensor_bytes=largest,
+    )
 
 
 def table_of_file_sizes(size_bytes: int, *, element_bytes: int) -> WeightTable:
