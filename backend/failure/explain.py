@@ -241,6 +241,8 @@ def _failure(rule: str, values: Mapping[str, str], line: str, phase: Stage | Non
 def _completed(rule: str, values: Mapping[str, str], context: LaunchContext) -> dict[str, str]:
     """The values, with what the text leaves out and the launch itself knows."""
     complete = dict(values)
+    if rule == "bad_flag_value" and "flag" in complete:
+        complete["flag"] = complete["flag"].replace("_", "-")
     if rule == "port_taken" and context.port is not None:
         complete.setdefault("port", str(context.port))
     if rule == "context_too_long" and "derived" in complete:

@@ -33,7 +33,7 @@ def _drop_flags(values: Values, context: LaunchContext) -> tuple[Fix, ...]:
 
 
 def _drop_bad_flag(values: Values, context: LaunchContext) -> tuple[Fix, ...]:
-    flag = values.get("flag", "").replace("_", "-")
+    flag = values.get("flag", "")
     return (Fix(FixKind.DROP_FLAG, flag),) if flag and flag not in _OWN_FLAGS else ()
 
 

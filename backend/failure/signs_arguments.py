@@ -102,6 +102,10 @@ ARGUMENT_SIGNS = (
     Sign("speculation_incomplete", r"^num_speculative_tokens must be provided with speculative model"),
     Sign(
         "bad_flag_value",
+        r"^(?P<flag>max_num_batched_tokens) \((?P<value>\d+)\) must be greater than or equal to max_num_seqs \(\d+\)",
+    ),
+    Sign(
+        "bad_flag_value",
         r"^(?P<flag>[\w.-]{1,80}): Input should be [^\[]{1,400}\[type=(?:less|greater|literal|int|float|bool|enum|string)\w{0,30}, "
         r"input_value=(?P<value>[^,]{1,100}),",
         types=("ValidationError",),

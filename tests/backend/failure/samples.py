@@ -154,7 +154,12 @@ MATCHING = (
             "gpu_memory_utilization\n"
             "  Input should be less than or equal to 1 [type=less_than_equal, input_value=1.5, input_type=float]"
         ),
-        values={"flag": "gpu_memory_utilization", "value": "1.5"},
+        values={"flag": "gpu-memory-utilization", "value": "1.5"},
+    ),
+    Sample(
+        "bad_flag_value",
+        raised("ValueError: max_num_batched_tokens (64) must be greater than or equal to max_num_seqs (256)."),
+        values={"flag": "max-num-batched-tokens", "value": "64"},
     ),
     Sample(
         "wrong_path",
