@@ -82,13 +82,7 @@ def explain(
 
     found = None if was_ready and returncode in _ORDERLY and not _core_ended(log) else _from_core(chains)
     if overdue is None:
-        ended_by_signal = returncode is not None and returncode < 0
-        if found is None and not ended_by_signal and not _core_spoke(chains):
-            found = _from_server(chains, was_ready=was_ready)
-        if found is None and returncode in (USAGE_ERROR, None):
-            found = _from_usage(log)
-        if found is None or found[0].sign.is_consequence:
-            found = _from_native_lines(log, after=ready_at) or found
+        found = _beside_core(found, log, chains, returncode, after=ready_at)
     if found is not None:
         rule = found[0].sign.rule
         if rule == OUT_OF_MEMORY:
@@ -133,19 +127,40 @@ def _from_core(chains: Sequence[Chain]) -> Decision | None:
     return consequence
 
 
+def _beside_core(
+    found: Decision | None,
+    log: Sequence[LogLine],
+    chains: Sequence[Chain],
+    returncode: int | None,
+    *,
+    after: int | None,
+) -> Decision | None:
+    """What the API server, argparse and native libraries tell, where workers and engine core left it open."""
+    ended_by_signal = returncode is not None and returncode < 0
+    core_is_sure = found[1] is not None and found[1].is_fatal if found else _core_spoke(chains)
+    if not ended_by_signal and not core_is_sure:
+        server = _from_server(chains)
+        if found and server and found[0].sign.rule != server[0].sign.rule:
+            return None  # the core may have lived on after its error, so that either can be the cause
+        found = found or server
+    if found is None and returncode in (USAGE_ERROR, None):
+        found = _from_usage(log)
+    if found is None or found[0].sign.is_consequence:
+        found = _from_native_lines(log, after=after) or found
+    return found
+
+
 def _core_spoke(chains: Sequence[Chain]) -> bool:
     return any(chain.source is Source.CORE and not chain.is_generic and chain.is_fatal for chain in chains)
 
 
-def _from_server(chains: Sequence[Chain], *, was_ready: bool) -> Decision | None:
+def _from_server(chains: Sequence[Chain]) -> Decision | None:
     """The exception that ended the API server: the last one written past the logger."""
     raw = [chain for chain in chains if chain.source is not Source.CORE and chain.level is Level.RAW]
-    logged = [chain for chain in chains if chain.source is not Source.CORE and chain.level is Level.ERROR]
-    ending = raw[-1:] or ([] if was_ready else logged[-1:])
-    if not ending or ending[0].is_generic:
+    if not raw or raw[-1].is_generic:
         return None
-    found = find_in_chain(ending[0], _IN_EXCEPTIONS)
-    return (found, ending[0]) if found else None
+    found = find_in_chain(raw[-1], _IN_EXCEPTIONS)
+    return (found, raw[-1]) if found else None
 
 
 def _from_usage(log: Sequence[LogLine]) -> Decision | None:

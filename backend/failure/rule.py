@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from backend.failure.failure import VALUE_CHARACTERS
+from backend.failure.log_lines import Source
 from backend.failure.tracebacks import Chain, Raised
 
 _PYDANTIC = re.compile(r"\s*(?:Value|Assertion) error, ")
@@ -34,6 +35,7 @@ class Sign:
     types: tuple[str, ...] = ()  # of the exception, without module; () for any
     within: str = ""  # a function or file that must be in the traceback
     outside: str = ""  # one that must not
+    is_of_server: bool = False  # means something else when a worker or the engine core says it
     is_consequence: bool = False  # as a rule the result of another process's failure: any other sign decides before it
     is_incidental: bool = False  # often handled on the way to another error: then it is not the cause
     compiled: re.Pattern[str] = field(init=False, repr=False, compare=False)
@@ -68,6 +70,8 @@ def _find_in_exception(raised: Raised, chain: Chain, signs: tuple[Sign, ...]) ->
         if sign.types and raised.name not in sign.types:
             continue
         if sign.is_incidental and raised.is_handled:
+            continue
+        if sign.is_of_server and chain.source is Source.CORE:
             continue
         if sign.within and not _passed(chain, sign.within):
             continue

@@ -40,7 +40,7 @@ ARGUMENT_SIGNS = (
         r"^\[Errno 98\] (?:Address already in use"
         r"|[Ee]rror while attempting to bind on address \('[^']*', (?P<port>\d+)[^)]*\): \[?.{0,12}address already in use)",
         types=("OSError",),
-        outside="init_process_group",
+        is_of_server=True,
     ),
     Sign(
         "port_taken",

@@ -55,6 +55,19 @@ def test_an_error_of_the_core_that_no_rule_knows_is_unknown_whatever_follows_fro
     assert any("AttributeError" in line for line in failure.last_lines)
 
 
+def test_an_error_that_the_core_may_have_survived_and_another_of_the_server_are_ambiguous() -> None:
+    lines = (
+        "(EngineCore pid=77) ERROR 12-01 12:00:00 [import_utils.py:9] ModuleNotFoundError: No module named 'deep_gemm'",
+        *raised("OSError: [Errno 98] Address already in use"),
+    )
+    assert explained(lines).rule == "unknown"
+    assert explained(lines[:1]).rule == "module_missing"
+
+
+def test_a_port_between_workers_is_not_the_server_s_port() -> None:
+    assert explained(core("OSError: [Errno 98] Address already in use", "init_worker")).rule == "unknown"
+
+
 def test_a_failing_link_between_cards_yields_to_the_worker_that_ran_out_of_memory() -> None:
     lines = (
         *core(
