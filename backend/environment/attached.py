@@ -73,11 +73,13 @@ class AttachedPoller:
         key: SecretStr | None,
         on_change: Callable[[], None],
         poll_s: float = POLL_S,
+        answer_s: float = ANSWER_S,
     ) -> None:
         self._server = AttachedServer(environment, address, AttachedState.CHECKING)
         self._key = key
         self._on_change = on_change
         self._poll_s = poll_s
+        self._answer_s = answer_s
         self._client: httpx.AsyncClient | None = None
         self._task: asyncio.Task[None] | None = None
         self._round = asyncio.Lock()
@@ -98,7 +100,7 @@ class AttachedPoller:
         self._client = httpx.AsyncClient(
             base_url=self._server.address,
             headers={**_PLAIN, **({} if key is None else {"Authorization": f"Bearer {key.get_secret_value()}"})},
-            timeout=ANSWER_S,
+            timeout=self._answer_s,
             follow_redirects=False,  # the key must not go where a redirect points
             trust_env=False,
         )
@@ -118,12 +120,12 @@ class AttachedPoller:
         async with self._round:
             before, now = self._server, time.time()
             try:
-                async with asyncio.timeout(ANSWER_S):
+                async with asyncio.timeout(self._answer_s):
                     models, version = await self._models(), await self._version()
                     await self._check_health()
                 after = replace(before, state=AttachedState.READY, models=models, version=version, reason="")
             except TimeoutError:
-                after = self._unreachable(f"It did not answer within {ANSWER_S:.0f} s.")
+                after = self._unreachable(f"It did not answer within {self._answer_s:.0f} s.")
             except Unreachable as err:
                 after = self._unreachable(str(err))
             since = before.since if after.state is before.state else now
@@ -184,7 +186,7 @@ class AttachedPoller:
                         raise Unreachable(f"Its answer to {path} is larger than 1 MiB.")
                 return response.status_code, body
         except httpx.TimeoutException as err:
-            raise Unreachable(f"It did not answer within {ANSWER_S:.0f} s.") from err
+            raise Unreachable(f"It did not answer within {self._answer_s:.0f} s.") from err
         except httpx.ConnectError as err:
             raise Unreachable(f"Nothing answers there: {_words(err)}.") from err
         except httpx.HTTPError as err:

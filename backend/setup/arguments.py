@@ -49,7 +49,8 @@ class SetupArguments:
             "--repair": self.repair,
         }
         chosen = [name for name, is_set in options.items() if is_set]
-        return (self.command, *chosen, "--home", str(self.home), "--", *self.app_arguments)
+        what = (self.recipe,) if self.recipe else ()
+        return (self.command, *what, *chosen, "--home", str(self.home), "--", *self.app_arguments)
 
 
 def read_arguments(argv: Sequence[str], environ: Mapping[str, str]) -> SetupArguments:

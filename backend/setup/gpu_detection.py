@@ -35,8 +35,8 @@ def engine_advice(cards: NvidiaCards) -> list[str]:
     if cards.v100_count:
         count = "" if cards.v100_count == 1 else f"{cards.v100_count} × "
         lines = [
-            f"{count}Tesla V100 found: the engine for it is vLLM 0.19.1 with dflash2 (requirements/engine-v100.txt); "
-            "this setup installs the CPU engine, which works without the card."
+            f"{count}Tesla V100 found: the engine for it is vLLM 0.19.1 with dflash2. This setup installs the CPU engine, which "
+            "works without the card; the panel's Environments page installs the other, or 'python -m backend.setup install v100'."
         ]
         if cards.driver is None:
             lines.append(

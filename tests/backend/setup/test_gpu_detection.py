@@ -43,8 +43,8 @@ def test_v100_is_told_which_engine_fits_it(tmp_path: Path) -> None:
     put_device(tmp_path, "0000:3b:00.0", vendor="0x10de", device="0x1db6", kind="0x030200")
     put_driver(tmp_path, PROPRIETARY)
     assert engine_advice(detect_nvidia(tmp_path)) == [
-        "Tesla V100 found: the engine for it is vLLM 0.19.1 with dflash2 (requirements/engine-v100.txt); "
-        "this setup installs the CPU engine, which works without the card."
+        "Tesla V100 found: the engine for it is vLLM 0.19.1 with dflash2. This setup installs the CPU engine, which "
+        "works without the card; the panel's Environments page installs the other, or 'python -m backend.setup install v100'."
     ]
 
 
