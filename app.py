@@ -25,7 +25,7 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from backend.errors import PanelError, SettingsError
 from backend.panel import Panel
 from backend.settings import Settings, read_settings
-from ui import page
+from ui import downloads, page
 from ui.live import MAX_MESSAGE_CHARACTERS, serve_live
 from ui.theme import FAVICON, page_head, page_theme
 from ui.visitor import BrowserCookie
@@ -64,6 +64,7 @@ def build_app(panel: Panel) -> FastAPI:
     async def live(websocket: WebSocket) -> None:
         await serve_live(panel, websocket)
 
+    app.include_router(downloads.router(panel))
     blocks = page.build(panel)
     slow_the_queue(blocks)
     gr.mount_gradio_app(

@@ -5,8 +5,8 @@ import contextlib
 import json
 import logging
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import fields, replace
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -17,29 +17,21 @@ from backend.chat.store import ChatStore
 from backend.database import Database
 from backend.engine.engine import Engine
 from backend.engine.fleet import Fleet
+from backend.engine.memory import cards_in_use
 from backend.engine.status import RUNNING_STATES
-from backend.environment.environment import find_environment
-from backend.environment.probe import cached_probe
-from backend.errors import LaunchError, PanelError, StateFolderBusy
+from backend.environment.environments import Environments
+from backend.environment.views import AttachedState
+from backend.errors import LaunchError, StateFolderBusy
 from backend.gpu.sampler import GpuSampler
 from backend.host import HostSampler
-from backend.launch.models import find_model
-from backend.launch.plan import EngineTools, LaunchSpec, Listen, plan
-from backend.launch.preset import Preset
-from backend.launch.shelf import PresetShelf, read_shelf
+from backend.launch.shelf import PresetStore
+from backend.launcher import Launcher
 from backend.settings import Settings
 from backend.viewer import Role, Viewer, require
 
 log = logging.getLogger(__name__)
 
-
-@dataclass(frozen=True)
-class PresetOffer:
-    """A preset on the shelf, whether it runs, and what keeps it from being started, if anything."""
-
-    preset: Preset
-    running: bool
-    obstacle: str = ""
+REFRESH_DELAY_S = 0.5
 
 
 class Panel:
@@ -50,14 +42,29 @@ class Panel:
         self.folder = settings.state_folder
         self.changes = Changes()
         self._lock = FileLock(self.folder.lock)
-        self._shipped_presets = shipped_presets
-        self._shelf = PresetShelf((), ())
-        self._obstacles: Mapping[str, str] = {}
-        self.fleet = Fleet(self.folder.engines, first_port=settings.engine_port_start, on_change=self._engine_changed)
         self.gpus = GpuSampler(on_change=self.changes.notify)
         self.host = HostSampler(self.folder.root, on_change=self.changes.notify)
+        self.fleet = Fleet(
+            self.folder.engines,
+            first_port=settings.engine_port_start,
+            on_change=lambda _: self.changes.notify(),
+            cards=lambda: cards_in_use(self.gpus.view()),
+        )
+        self.environments = Environments(
+            self.folder.environments, repository=shipped_presets.parent, on_change=self._environments_changed
+        )
+        self.launcher = Launcher(
+            PresetStore(shipped_presets, self.folder.presets),
+            models=self.folder.models,
+            environments=self.environments,
+            fleet=self.fleet,
+            cards=self.gpus.view,
+            engine_api_key=settings.engine_api_key,
+            on_change=self.changes.notify,
+        )
         self._database = Database(self.folder.database)
         self.chats = Chats(ChatStore(self._database), self, changes=self.changes)
+        self._refreshing: asyncio.Task[None] | None = None
 
     def take_folder(self) -> None:
         """Make the state folder where it is not there yet, and lock it for this process; kill -9 unlocks it.
@@ -81,7 +88,8 @@ class Panel:
         await self._database.open()
         await self.chats.open()
         await self.fleet.adopt_all()
-        await asyncio.to_thread(self.read_presets)
+        await self.environments.open()
+        await self.launcher.refresh()
         self.gpus.start()
         self.host.start()
 
@@ -92,66 +100,13 @@ class Panel:
             ending.push_async_callback(self._database.close)
             ending.push_async_callback(self.gpus.close)
             ending.push_async_callback(self.host.close)
+            ending.push_async_callback(self.environments.close)
             ending.push_async_callback(self.fleet.close)
             if self.settings.stop_engines_on_exit:
                 ending.push_async_callback(self.fleet.stop_all)
             ending.push_async_callback(self.chats.close)
 
-    # presets
-
-    @property
-    def shelf(self) -> PresetShelf:
-        """The presets as last read."""
-        return self._shelf
-
-    def offers(self) -> tuple[PresetOffer, ...]:
-        """Every preset with whether it can be started now."""
-        running = {e.spec.preset for e in self.fleet.engines.values() if e.spec and e.status.state in RUNNING_STATES}
-        return tuple(
-            PresetOffer(preset, preset.name in running, self._obstacles.get(preset.name, ""))
-            for preset in self._shelf.presets
-        )
-
-    def read_presets(self) -> None:
-        """Read the shelf and see which presets have their environment and model. Reads files; call it off the loop."""
-        self._shelf = read_shelf(self._shipped_presets, self.folder.presets)
-        obstacles = {}
-        for preset in self._shelf.presets:
-            try:
-                self.plan(preset, port=self.settings.engine_port_start)
-            except PanelError as err:
-                obstacles[preset.name] = str(err)
-        self._obstacles = obstacles
-
-    def plan(self, preset: Preset, *, port: int) -> LaunchSpec:
-        """What starting this preset would run.
-
-        Raises:
-            LaunchError: its environment or its model is not there.
-        """
-        environment = find_environment(self.folder, preset.engine)
-        if environment is None:
-            raise LaunchError(f"No {preset.engine} engine is installed.", hint="Run 'make setup' and try again.")
-        probe = cached_probe(environment)
-        return plan(
-            preset,
-            find_model(self.folder.models, preset.model.name),
-            tools=EngineTools(python=environment.python, flags=probe.flags if probe else frozenset()),
-            listen=Listen(port=port, api_key=self.settings.engine_api_key),
-        )
-
     # what a person may do
-
-    async def start_preset(self, viewer: Viewer, name: str) -> str:
-        """Start a preset's engine; returns its id, long before it is ready."""
-        require(viewer, Role.OPERATOR)
-        await asyncio.to_thread(self.read_presets)
-        preset = self._shelf.by_name(name)
-        if any(offer.running for offer in self.offers() if offer.preset.name == name):
-            raise LaunchError(f"{preset.title.en} runs already.", hint="Stop it first to start it anew.")
-        spec = await asyncio.to_thread(self.plan, preset, port=self.fleet.claim_port(preset.name))
-        log.info("start %s on port %s, asked by %s", name, spec.port, viewer.user)
-        return await self.fleet.launch(spec)
 
     async def stop_engine(self, viewer: Viewer, engine_id: str) -> None:
         """Stop an engine; returns when nothing of it is left."""
@@ -160,6 +115,30 @@ class Panel:
         stopping = asyncio.create_task(self.fleet.stop(engine_id))  # first, so that no new question is taken
         await self.chats.end_answers(engine_id)  # vLLM waits for open streams on SIGTERM, for minutes
         await stopping
+
+    async def restart_engine(self, viewer: Viewer, engine_id: str) -> None:
+        """Stop an engine, wait until its memory is free, and start it again."""
+        require(viewer, Role.OPERATOR)
+        ending = asyncio.create_task(self.launcher.restart(viewer, engine_id))
+        await self.chats.end_answers(engine_id)
+        await ending
+
+    async def set_care(self, viewer: Viewer, engine_id: str, name: str, value: bool) -> None:
+        """Tick or untick one of an engine's boxes: start at boot, restart after a crash."""
+        require(viewer, Role.OPERATOR)
+        care = self.fleet.care(engine_id)
+        if name not in {field.name for field in fields(care)}:
+            raise LaunchError(f"An engine has no setting {name[:40]!r}.")
+        self.fleet.set_care(engine_id, replace(care, **{name: value}))
+        self.changes.notify()
+
+    async def remove_environment(self, environment_id: str) -> None:
+        """Forget an environment, and delete what was installed for it. Not while an engine runs in it."""
+        for engine in self.fleet.engines.values():
+            uses = engine.spec is not None and engine.spec.environment == environment_id
+            if uses and engine.status.state in RUNNING_STATES:
+                raise LaunchError("An engine runs in this environment.", hint="Stop it first.")
+        await self.environments.remove(environment_id)
 
     async def remove_engine(self, viewer: Viewer, engine_id: str) -> None:
         """Delete a stopped engine's record and logs."""
@@ -170,8 +149,26 @@ class Panel:
     # what the chats ask
 
     def ready(self) -> tuple[ChatEngine, ...]:
-        """The engines that can answer now (EngineLookup)."""
-        return tuple(self._as_chat_engine(engine) for engine in self.fleet.ready_engines() if engine.spec is not None)
+        """The engines that can answer now (EngineLookup): our own, then attached servers."""
+        own = (self._as_chat_engine(engine) for engine in self.fleet.ready_engines() if engine.spec is not None)
+        return (*own, *self._attached())
+
+    def _attached(self) -> Iterator[ChatEngine]:
+        """Every model of every attached server that answers."""
+        for view in self.environments.views:
+            server = view.server
+            if server is None or server.state is not AttachedState.READY:
+                continue
+            key = self.environments.attached_key(server.environment)
+            for model in server.models:
+                yield ChatEngine(
+                    engine_id=f"{server.environment}/{model.id}",
+                    title=f"{view.environment.title or server.address}: {model.id}",
+                    base_url=server.address,
+                    served_model=model.id,
+                    api_key=key,
+                    max_model_len=model.max_model_len,
+                )
 
     def _as_chat_engine(self, engine: Engine) -> ChatEngine:
         assert engine.spec is not None
@@ -185,8 +182,15 @@ class Panel:
             reports_request_metrics=engine.spec.reports_request_metrics,
         )
 
-    def _engine_changed(self, _: Engine) -> None:
+    def _environments_changed(self) -> None:
+        """What can be started may have changed with them; several changes in a row are one refresh."""
         self.changes.notify()
+        if self._refreshing is None or self._refreshing.done():
+            self._refreshing = asyncio.create_task(self._refresh_soon())
+
+    async def _refresh_soon(self) -> None:
+        await asyncio.sleep(REFRESH_DELAY_S)
+        await self.launcher.refresh()
 
 
 def _describe_holder(path: Path) -> str:

@@ -4,7 +4,7 @@ import gradio as gr
 
 _PAGE = """
 <div class="vp vp-page vp-launch">
-  <section data-slot="presets" aria-live="off"></section>
+  <section><div data-slot="presets/head"></div><div data-list="presets"></div></section>
   <section><div data-slot="engines/empty"></div><div data-list="engines"></div></section>
 </div>
 """

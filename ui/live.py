@@ -4,18 +4,21 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from typing import Any
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from backend.errors import PanelError
 from backend.panel import Panel
-from backend.viewer import Viewer
+from backend.viewer import Role, Viewer, require
+from ui.action import Action
 from ui.actions import ACTIONS
 from ui.live_chat import ChatFeed
+from ui.live_environments import EnvironmentFeed
 from ui.live_fleet import FleetFeed
+from ui.live_log import LogFeed
+from ui.live_slots import Slots
 from ui.strings import Language, template, text
 from ui.visitor import is_same_origin, language_of, viewer_of
 
@@ -34,6 +37,9 @@ _SCRIPT_WORDS = (
     "copy_failed",
     "bar.reconnecting",
     "launch.log_skipped",
+    "log.nothing_matches",
+    "dialog.cancel",
+    "dialog.file_large",
     "unit.s",
     "unit.min",
     "unit.h",
@@ -69,7 +75,10 @@ class LiveTab:
         self._websocket = websocket
         self._language = language
         self._send_lock = asyncio.Lock()
-        self._fleet = FleetFeed(panel, viewer)
+        slots = Slots()
+        self._fleet = FleetFeed(panel, viewer, slots=slots)
+        self._environments = EnvironmentFeed(panel, slots=slots)
+        self._logs = LogFeed(panel, slots=slots)
         self._chat = ChatFeed(panel, viewer)
         self._actions: set[asyncio.Task[None]] = set()
 
@@ -84,7 +93,12 @@ class LiveTab:
         seen = -1
         while True:
             seen = await self._panel.changes.wait(seen, BEAT_S)
-            await self._send(await self._fleet.frames(self._language, now=time.time()), beat=True)
+            frames = [
+                *await self._fleet.frames(self._language, now=time.time()),
+                *self._environments.frames(self._language),
+                *self._logs.frames(),
+            ]
+            await self._send(frames, beat=True)
             await asyncio.sleep(FLEET_INTERVAL_S)
 
     async def _push_chat(self) -> None:
@@ -120,7 +134,7 @@ class LiveTab:
 
     async def _take(self, message: Mapping[str, Any]) -> None:
         if isinstance(message.get("watch"), list):
-            self._fleet.watch([str(engine) for engine in message["watch"][:32]])
+            self._logs.watch([str(name) for name in message["watch"][:32]])
         if str(message.get("language")) in set(Language):
             self._language = Language(str(message["language"]))
             self._chat.wake()
@@ -134,19 +148,20 @@ class LiveTab:
         action = ACTIONS.get(name)
         if action is None or len(self._actions) >= MAX_ACTIONS:
             log.warning("action %r refused: %s", name[:40], "not known" if action is None else "too many at once")
-            action = _refuse
-        task = asyncio.create_task(self._act(partial(action, self._panel, self._viewer, message)))
+            action = _REFUSAL
+        task = asyncio.create_task(self._act(action, {**message, "language_now": self._language}))
         self._actions.add(task)
         task.add_done_callback(self._actions.discard)
 
-    async def _act(self, action: Callable[[], Awaitable[list[Frame] | None]]) -> None:
+    async def _act(self, action: Action, message: Mapping[str, Any]) -> None:
         try:
-            frames = await action() or []
+            require(self._viewer, action.role)
+            frames = await action.act(self._panel, self._viewer, message) or []
         except PanelError as err:
-            frames = [_toast_frame(str(err))]
+            frames = [_refusal_frame(str(err), message)]
         except Exception:  # the edge of the page: whatever failed, the person is told and the log has it all
             log.exception("an action failed")
-            frames = [_toast_frame(text("error.unexpected", self._language))]
+            frames = [_refusal_frame(text("error.unexpected", self._language), message)]
         try:
             await self._send(frames)
         except _TabLeft as err:
@@ -175,5 +190,13 @@ def _toast_frame(words: str) -> Frame:
     return {"type": "toast", "kind": "error", "text": words}
 
 
+def _refusal_frame(words: str, message: Mapping[str, Any]) -> Frame:
+    """What was refused is said where it was asked: in the dialog whose form it was, else as a note in the corner."""
+    return {"type": "dialog_error", "text": words} if message.get("form") is True else _toast_frame(words)
+
+
 async def _refuse(*_: object) -> None:
     raise PanelError("The panel did not take this action.", hint="Reload the page and try again.")
+
+
+_REFUSAL = Action(_refuse, Role.MEMBER)

@@ -29,6 +29,11 @@ def gib(size_bytes: float) -> Markup:
     return with_unit(f"{size_bytes / GIB:.1f}", "GiB")
 
 
+def tokens(count: int) -> str:
+    """2,048: whole tokens, in groups of three."""
+    return f"{count:,}"
+
+
 def percent(part: float, whole: float) -> int:
     """A whole percentage between 0 and 100."""
     return max(0, min(100, round(100 * part / whole))) if whole > 0 else 0
@@ -38,3 +43,8 @@ def _three_digits(value: float) -> str:
     if value >= 99.95:
         return f"{value:.0f}"
     return f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
+
+
+def disk_size(count: float) -> str:
+    """350 MB, 2.6 GB: what files take, in the units that mirrors and shops use."""
+    return f"{count / 1e9:.1f} GB" if count >= 0.95e9 else f"{round(count / 1e6) or int(count > 0)} MB"

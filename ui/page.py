@@ -6,7 +6,7 @@ import gradio as gr
 
 from backend.engine.status import RUNNING_STATES
 from backend.panel import Panel
-from ui import chat_page, launch_page
+from ui import chat_page, environments_page, launch_page
 from ui.handlers import bind
 from ui.icons import icon
 from ui.labels import Labels
@@ -40,8 +40,13 @@ def build(panel: Panel) -> gr.Blocks:
                 chat_settings = chat_page.build(panel, labels)
             with gr.Tab(text("tab.launch", Language.EN), id="launch", elem_id="vp-tab-launch") as launch_tab:
                 launch_page.build()
+            with gr.Tab(
+                text("tab.environments", Language.EN), id="environments", elem_id="vp-tab-environments"
+            ) as environments_tab:
+                environments_page.build()
         labels.follow(chat_tab, label="tab.chat")
         labels.follow(launch_tab, label="tab.launch")
+        labels.follow(environments_tab, label="tab.environments")
         quiet: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
         bar.relabel(bind(relabel, panel, labels), outputs=labels.components, **quiet)
         page.load(bind(first_look, panel, labels), outputs=[tabs, *chat_settings, *labels.components], **quiet)

@@ -128,6 +128,6 @@ def render_chat_head(engines: Sequence[tuple[str, str]], chosen: str | None, lan
             )
         )
     return Markup(
-        '<div class="vp-chat-head"><label>{} <select data-do="chat.engine">{}</select></label>'
+        '<div class="vp-chat-head"><label>{} <select data-change="chat.engine">{}</select></label>'
         '<button class="vp-button is-small vp-push" data-do="chat.clear">{}</button></div>'
     ).format(text("chat.engine", language), Markup("").join(options), text("chat.clear", language))

@@ -9,7 +9,7 @@ from backend.panel import Panel
 from backend.reading import Missing
 from ui.icons import icon
 from ui.numbers import gib, percent, with_unit
-from ui.render_launch import engine_title, render_state
+from ui.render_engine import engine_title, render_state
 from ui.strings import Language, text
 
 _CARD_COLOURS = {
@@ -38,7 +38,7 @@ def _chips(panel: Panel, language: Language) -> Markup:
         Markup('<span class="vp-chip" data-chip="{}">{}<b>{}</b>{}</span>').format(
             engine_id,
             render_state(engine.status.state, language),
-            engine_title(engine, panel.shelf, language),
+            engine_title(engine, panel.launcher.shelf, language),
             _uptime(engine.status.ready_at, engine.status.state, language),
         )
         for engine_id, engine in panel.fleet.engines.items()

@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from ui.words import bar, chat, launch, shared
+from ui.words import bar, chat, environments, forms, launch, shared
 
 
 class Language(StrEnum):
@@ -14,7 +14,8 @@ class Language(StrEnum):
 
 LANGUAGE_NAMES = {Language.EN: "English", Language.ZH: "中文"}
 
-STRINGS: dict[str, tuple[str, str]] = {**shared.WORDS, **bar.WORDS, **launch.WORDS, **chat.WORDS}
+_PAGES = (shared, bar, launch, chat, environments, forms)
+STRINGS: dict[str, tuple[str, str]] = {key: words for page in _PAGES for key, words in page.WORDS.items()}
 
 
 def template(key: str, language: Language) -> str:

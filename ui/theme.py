@@ -7,7 +7,7 @@ import gradio as gr
 ASSETS = Path(__file__).parent / "assets"
 STYLE_SHEET = ASSETS / "panel.css"
 FAVICON = ASSETS / "favicon.svg"
-_SCRIPTS = ("socket.js", "render.js", "page.js")
+_SCRIPTS = ("socket.js", "logs.js", "render.js", "dialogs.js", "page.js")
 
 # System fonts only: a lab machine has no internet, and a web font would be asked for in vain.
 _FONTS = (

@@ -38,6 +38,10 @@ def shows_state(state: str):  # type: ignore[no-untyped-def]
     return lambda frame: frame["type"] == "slot" and frame["slot"] == "bar" and f'data-state="{state}"' in frame["html"]
 
 
+def is_engine_list(frame):  # type: ignore[no-untyped-def]
+    return frame["type"] == "list" and frame["list"] == "engines" and frame["items"]
+
+
 async def start_engine(tab: LiveClient) -> None:
     await tab.tell({"do": "engine.start", "preset": "smollm2-135m-cpu"})
     await tab.wait_for(shows_state("ready"))
@@ -59,7 +63,7 @@ async def test_start_ask_stop_over_the_socket(panel: PanelProcess, tab: LiveClie
     await start_engine(tab)
     await tab.press_send("Hello?")
     assert "Hello quick1 brown2" in await answer_of(tab)
-    engine = next(frame["items"][0][0] for frame in tab.frames if frame["type"] == "list" and frame["items"])
+    engine = next(frame["items"][0][0] for frame in tab.frames if is_engine_list(frame))
     await tab.tell({"watch": [engine]})
     log = await tab.wait_for(lambda frame: frame["type"] == "log")
     assert any("Application startup complete" in text for _, text in log["lines"])

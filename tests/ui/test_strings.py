@@ -6,8 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from backend.engine.status import EngineState, Stage
+from backend.engine.status import EngineState, GaveUp, NoticeKey, Stage, StopPhase
+from backend.environment.environment import EnvironmentKind, EnvironmentState
+from backend.environment.views import AttachedState, InstallState
+from backend.failure.failure import FixKind
 from backend.gpu.snapshot import DriverGap, GpuCardState
+from backend.launch.engine_kind import EngineKind
 from ui.strings import STRINGS, Language, preferred_language, text
 
 UI = Path(__file__).parents[2] / "ui"
@@ -18,8 +22,21 @@ COMPUTED = {
     *(f"card.{state}" for state in GpuCardState),
     *(f"timing.{figure}" for figure in ("ttft", "tpot", "prefill", "decode")),
     *(f"unit.{unit}" for unit in ("s", "min", "h", "d")),
+    *(f"fix.{kind}" for kind in FixKind),
+    *(f"notice.{key}" for key in NoticeKey),
+    *(f"gave_up.{why}" for why in GaveUp),
+    *(f"stop.{phase}" for phase in StopPhase),
+    *(f"launch.{box}" for box in ("autostart", "restart_on_crash")),
+    *(f"log.level_{level}" for level in ("info", "warning", "error")),
+    *(f"env.kind_{kind}" for kind in EnvironmentKind),
+    *(f"env.add_{kind}" for kind in EnvironmentKind if kind is not EnvironmentKind.MANAGED),
+    *(f"env.state_{state}" for state in EnvironmentState),
+    *(f"env.install_{state}" for state in InstallState),
+    *(f"env.server_{state}" for state in AttachedState),
+    *(f"env.runs_{kind}" for kind in EngineKind),
+    *(f"preset.needs_{kind}" for kind in EngineKind),
 }
-SAME_IN_BOTH = {"bar.cpu", "launch.curl", "launch.python"}
+SAME_IN_BOTH = {"bar.cpu", "launch.curl", "launch.python", "preset.cards_one", "preset.cards_many"}
 
 
 def fields(words: str) -> set[str]:

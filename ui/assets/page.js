@@ -71,12 +71,26 @@
     if (!button) return;
     const action = button.dataset.do;
     if (local[action]) return void local[action](button);
-    if (!volta.send({ do: action, engine: button.dataset.engine, preset: button.dataset.preset })) toast(volta.word("bar.reconnecting"), "error");
+    if (button.dataset.confirm) return void volta.confirm(button);
+    if (!volta.send({ ...button.dataset })) toast(volta.word("bar.reconnecting"), "error");
     if (button.dataset.tab) showTab(button.dataset.tab);
   });
   document.addEventListener("change", (event) => {
-    if (event.target.dataset?.do === "chat.engine") volta.send({ do: "chat.engine", engine: event.target.value });
+    const { change, ...data } = event.target.dataset ?? {};
+    if (!change) return;
+    const value = event.target.type === "checkbox" ? event.target.checked : event.target.value;
+    if (!volta.send({ ...data, do: change, value })) toast(volta.word("bar.reconnecting"), "error");
   });
+  // The search of a shelf hides what does not match; cards that arrive later are asked too.
+  function search(box) {
+    const wanted = box.value.trim().toLowerCase().split(/\s+/);
+    for (const child of document.querySelector(`[data-list="${box.dataset.search}"]`).children) {
+      const words = child.querySelector("[data-words]")?.dataset.words ?? "";
+      child.hidden = !wanted.every((word) => words.includes(word));
+    }
+  }
+  document.addEventListener("input", (event) => { if (event.target.dataset?.search) search(event.target); });
+  volta.afterList = (name) => { const box = document.querySelector(`[data-search="${name}"]`); if (box?.value) search(box); };
   document.addEventListener("keydown", (event) => {
     // A key that an input method takes (Chinese, Japanese) must neither send the half-written message nor stop an answer.
     const composing = event.isComposing || event.keyCode === 229;

@@ -1,9 +1,8 @@
-// Puts frames into the page: slots (whole fragments), lists (keyed children), logs (lines by number), chat (blocks by index).
+// Puts frames into the page: slots (whole fragments), lists (keyed children), chat (blocks by index).
 // Fragments come rendered and escaped from the panel; everything else goes in as text.
 "use strict";
 (() => {
   const volta = window.volta;
-  const LOG_LINES = 2000;
   const slots = new Map(); // name -> html, kept for elements that appear later
   const lists = new Map(); // name -> [[key, html], ...]
   let chat = null; // {messages: Map id -> {role, html, blocks, foot}, order, empty}
@@ -15,10 +14,11 @@
 
   function fillSlot(element, html) {
     if (element.vpHtml === html) return;
-    const held = element.contains(document.activeElement) ? document.activeElement.dataset.do : null;
+    const active = element.contains(document.activeElement) ? document.activeElement.dataset : {};
+    const held = active.do ? `[data-do="${CSS.escape(active.do)}"]` : active.change ? `[data-change="${CSS.escape(active.change)}"]` : null;
     element.vpHtml = html;
     element.innerHTML = html;
-    if (held) element.querySelector(`[data-do="${CSS.escape(held)}"]`)?.focus(); // keyboard users keep their place
+    if (held) element.querySelector(held)?.focus(); // keyboard users keep their place
     attach(element);
   }
   function fillList(element, items) {
@@ -36,44 +36,9 @@
   function attach(root) {
     for (const element of root.querySelectorAll("[data-slot]")) if (slots.has(element.dataset.slot)) fillSlot(element, slots.get(element.dataset.slot));
     for (const element of root.querySelectorAll("[data-list]")) if (lists.has(element.dataset.list)) fillList(element, lists.get(element.dataset.list));
-    for (const element of root.querySelectorAll("[data-log]")) watch.observe(element);
+    volta.attachLogs?.(root);
     if (root.querySelector("[data-chat]")) drawChat();
     tick();
-  }
-
-  // A log is asked for only while it can be seen.
-  const watched = new Set();
-  const watch = new IntersectionObserver((entries) => {
-    for (const { target, isIntersecting } of entries) {
-      const engine = target.dataset.log;
-      if (!target.isConnected || !isIntersecting) watched.delete(engine); else watched.add(engine);
-    }
-    volta.send({ watch: [...watched] });
-  });
-
-  function addLines({ engine, lines, skipped, reset }) {
-    const box = find("data-log", engine);
-    if (!box) return;
-    const follow = atEnd(box);
-    if (reset) box.replaceChildren();
-    if (skipped) {
-      const gap = document.createElement("div");
-      gap.className = "vp-skipped";
-      gap.textContent = word("launch.log_skipped").replace("{lines}", skipped);
-      box.append(gap);
-    }
-    for (const [number, text] of lines) {
-      let row = box.lastElementChild;
-      while (row && Number(row.dataset.number) > number) row = row.previousElementSibling;
-      if (!row || Number(row.dataset.number) !== number) {
-        row = document.createElement("div");
-        row.dataset.number = number;
-        box.append(row);
-      }
-      row.textContent = text || " ";
-    }
-    while (box.childElementCount > LOG_LINES) box.firstElementChild.remove();
-    if (follow) box.scrollTop = box.scrollHeight;
   }
 
   function showAnswering(answering) {
@@ -157,6 +122,7 @@
   function tick() {
     const now = Date.now() / 1000 + clockOffset;
     for (const element of document.querySelectorAll("[data-since]")) element.textContent = span(now - Number(element.dataset.since));
+    for (const element of document.querySelectorAll("[data-until]")) element.textContent = span(Number(element.dataset.until) - now);
   }
   setInterval(tick, 1000);
 
@@ -165,13 +131,11 @@
   };
 
   volta.on("slot", ({ slot, html }) => { slots.set(slot, html); const element = find("data-slot", slot); if (element) fillSlot(element, html); tick(); });
-  volta.on("list", ({ list, items }) => { lists.set(list, items); const element = find("data-list", list); if (element) fillList(element, items); });
-  volta.on("log", addLines);
+  volta.on("list", ({ list, items }) => { lists.set(list, items); const element = find("data-list", list); if (element) { fillList(element, items); volta.afterList?.(list); } });
   volta.on("chat", resetChat);
   volta.on("append", appendMessages);
   volta.on("grow", growAnswer);
   volta.on("words", (frame) => { words = frame.words; clockOffset = frame.now - Date.now() / 1000; document.documentElement.lang = frame.language; showLanguage(frame.language); tick(); });
-  volta.greet(() => ({ watch: [...watched] }));
   volta.attach = attach;
   volta.word = word;
 })();

@@ -21,7 +21,16 @@ WORDS: dict[str, tuple[str, str]] = {
     "launch.engines": ("Engines", "引擎"),
     "launch.start": ("Start", "启动"),
     "launch.stop": ("Stop", "停止"),
+    "launch.restart": ("Restart", "重启"),
+    "launch.restart_info": (
+        "Stops it, waits until its memory is free, and starts it again.",
+        "停止引擎，等待显存和内存释放后重新启动。",
+    ),
     "launch.remove": ("Remove", "移除"),
+    "launch.remove_sure": (
+        "Remove {title} with the logs of its runs?",
+        "移除 {title} 及其所有运行日志？",
+    ),
     "launch.running": ("Running", "运行中"),
     "launch.no_engines": (
         "Nothing has been started yet. Choose a preset and press Start.",
@@ -38,8 +47,17 @@ WORDS: dict[str, tuple[str, str]] = {
     "launch.ready_after": ("Ready after {seconds} s", "用时 {seconds} 秒就绪"),
     "launch.uptime": ("Up", "已运行"),
     "launch.adopted": ("Found running when the panel started", "面板启动时已在运行，现已接管"),
+    "launch.memory": ("{size} of RAM", "占用内存 {size}"),
+    "launch.gpu_memory": ("{size} of VRAM", "占用显存 {size}"),
+    "launch.changed": ("changed: {changes}", "已改动：{changes}"),
+    "launch.autostart": ("Start at boot", "开机自动启动"),
+    "launch.restart_on_crash": ("Restart after a crash", "崩溃后自动重启"),
+    "launch.next_try": ("Starts again in", "距自动重启还有"),
+    "launch.restarts": ("{count} restarts after crashes", "崩溃后已自动重启 {count} 次"),
     "launch.log": ("Log", "日志"),
     "launch.log_skipped": ("{lines} lines not shown", "省略 {lines} 行"),
+    "launch.runs": ("Earlier runs", "历次运行"),
+    "launch.run_log": ("log", "日志"),
     "launch.command": ("Command", "启动命令"),
     "launch.use": ("Use it from your own program", "在自己的程序中调用"),
     "launch.python": ("Python (openai)", "Python（openai）"),
@@ -48,5 +66,50 @@ WORDS: dict[str, tuple[str, str]] = {
     "launch.run": ("Run {number}", "第 {number} 次运行"),
     "launch.exit_code": ("exit code {code}", "退出码 {code}"),
     "launch.signal": ("ended by signal {signal}", "被信号 {signal} 终止"),
-    "launch.do_this": ("What to do", "怎么办"),
+    # a failure
+    "failure.why": ("Likely cause", "可能的原因"),
+    "failure.do_this": ("What to do", "怎么办"),
+    "failure.line": ("The line that tells it", "依据的日志行"),
+    "failure.last_lines": ("The last error lines", "最后的错误日志"),
+    # what a button changes before it starts again: one for each FixKind
+    "fix.context": ("Start with {value} tokens of context", "以 {value} token 上下文启动"),
+    "fix.memory_utilization": ("Start with {value} of the card's memory", "以显存占比 {value} 启动"),
+    "fix.max_sequences": ("Start with {value} requests at once", "以并发 {value} 个请求启动"),
+    "fix.batched_tokens": ("Start with {value} tokens a step", "以每步 {value} token 启动"),
+    "fix.kv_cache_gib": ("Start with {value} GiB of KV cache", "以 {value} GiB KV 缓存启动"),
+    "fix.dtype": ("Start with {value}", "以 {value} 精度启动"),
+    "fix.gpus": ("Start on {value} card(s)", "用 {value} 块显卡启动"),
+    "fix.port": ("Start on another port", "换一个端口启动"),
+    "fix.drop_flag": ("Start without --{value}", "去掉 --{value} 后启动"),
+    "fix.quantization": ("Start with quantization {value}", "以量化方式 {value} 启动"),
+    "fix.eager": ("Start without graphs and compilation", "关闭图捕获和编译后启动"),
+    "fix.environment": ("Use the environment {value}", "改用运行环境 {value}"),
+    "fix.retry": ("Start again", "重新启动"),
+    # how a stop goes on: one for each StopPhase
+    "stop.ending": ("Ending its processes", "正在结束进程"),
+    "stop.releasing_memory": ("Waiting until its memory is free again", "等待显存和内存释放"),
+    # why a ready engine is slow: one for each NoticeKey
+    "notice.preempting": (
+        "Slow: it ran out of KV cache and computed {count} requests anew in the last {minutes} min "
+        "(KV cache {kv_percent} % full). Fewer requests at once or less context help.",
+        "变慢：KV 缓存不足，最近 {minutes} 分钟有 {count} 个请求被重新计算（KV 缓存已用 {kv_percent}%）。减少并发或上下文可缓解。",
+    ),
+    "notice.kv_full": (
+        "Slow: {waiting} requests wait for KV cache ({kv_percent} % full). Fewer requests at once or less context help.",
+        "变慢：{waiting} 个请求在等待 KV 缓存（已用 {kv_percent}%）。减少并发或上下文可缓解。",
+    ),
+    "notice.offloading": (
+        "Slow: {megabytes} MB moved between card and main memory in the last {minutes} min.",
+        "变慢：最近 {minutes} 分钟有 {megabytes} MB 数据在显存与内存之间搬移。",
+    ),
+    # why it is not started again: one for each GaveUp
+    "gave_up.limit": (
+        "Not started again: it crashed too often within an hour.",
+        "不再自动重启：一小时内崩溃次数过多。",
+    ),
+    "gave_up.useless": (
+        "Not started again: the same start would fail the same way.",
+        "不再自动重启：以同样方式启动仍会失败。",
+    ),
+    "gave_up.refused": ("Not started again: the start was refused.", "不再自动重启：启动被拒绝。"),
 }

@@ -1,0 +1,86 @@
+// Dialogs and forms: the panel renders a form, the page shows it, collects its fields by name and sends them as one action.
+"use strict";
+(() => {
+  const volta = window.volta;
+  let dialog = null;
+
+  function open({ html }) {
+    close();
+    dialog = document.createElement("dialog");
+    dialog.className = "vp vp-dialog";
+    dialog.innerHTML = html;
+    dialog.addEventListener("close", close);
+    document.body.append(dialog);
+    dialog.showModal();
+    volta.attach(dialog);
+    (dialog.querySelector("[autofocus]") ?? dialog.querySelector("input, textarea, select"))?.focus();
+  }
+  function close() {
+    const old = dialog;
+    dialog = null;
+    old?.remove();
+  }
+  function refuse({ text }) {
+    const place = dialog?.querySelector(".vp-form-error");
+    if (!place) return;
+    place.textContent = text;
+    for (const button of dialog.querySelectorAll("button[type=submit]")) button.disabled = false;
+  }
+  function fieldsOf(form) {
+    const fields = {};
+    for (const element of form.elements) {
+      if (!element.name) continue;
+      if (element.type === "radio" && !element.checked) continue;
+      fields[element.name] = element.type === "checkbox" ? element.checked : element.value;
+    }
+    return fields;
+  }
+
+  document.addEventListener("submit", (event) => {
+    const form = event.target.closest("[data-form]");
+    if (!form) return;
+    event.preventDefault();
+    const { form: action, ...data } = form.dataset;
+    const sent = volta.send({ ...data, do: action, form: Boolean(form.closest("dialog")), fields: fieldsOf(form) });
+    if (!sent) return void refuse({ text: volta.word("bar.reconnecting") });
+    if (form.closest("dialog")) for (const button of form.querySelectorAll("button[type=submit]")) button.disabled = true;
+  });
+  document.addEventListener("click", (event) => {
+    if (event.target.closest("[data-close]")) close();
+    if (dialog && event.target === dialog) close(); // the backdrop
+  });
+
+  // What cannot be undone is asked once more, in words of its own: the button says which.
+  function confirm(button) {
+    open({ html: '<p></p><div class="vp-row vp-actions"><button class="vp-button is-primary" data-yes autofocus></button><button class="vp-button" data-close></button></div>' });
+    dialog.querySelector("p").textContent = button.dataset.confirm;
+    dialog.querySelector("[data-close]").textContent = volta.word("dialog.cancel");
+    const yes = dialog.querySelector("[data-yes]");
+    yes.textContent = button.textContent.trim();
+    const { confirm: _, ...data } = button.dataset;
+    yes.addEventListener("click", () => { volta.send(data); close(); });
+  }
+
+  function saveFile({ name, text }) {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([text], { type: "text/plain;charset=utf-8" }));
+    link.download = name;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+  }
+  // A file that a person picks goes into the text box it belongs to; what it says is checked by the panel.
+  document.addEventListener("change", async (event) => {
+    const target = event.target.dataset?.fills;
+    if (target === undefined || !event.target.files?.length) return;
+    const box = event.target.form.elements[target];
+    const file = event.target.files[0];
+    if (file.size > 262144) return void refuse({ text: volta.word("dialog.file_large") });
+    box.value = await file.text();
+  });
+
+  volta.confirm = confirm;
+  volta.on("dialog", open);
+  volta.on("dialog_close", close);
+  volta.on("dialog_error", refuse);
+  volta.on("save_file", saveFile);
+})();

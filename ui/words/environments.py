@@ -1,0 +1,115 @@
+"""Words of the environments page: what runs an engine, how it is installed, and what it lacks."""
+
+# key: (English, Chinese). {name} marks what is filled in.
+WORDS: dict[str, tuple[str, str]] = {
+    "tab.environments": ("Environments", "运行环境"),
+    "env.heading": ("Engine environments", "引擎运行环境"),
+    "env.none": (
+        "No environment yet. Install one, or add the one you have.",
+        "还没有运行环境。可以安装一个，或添加已有的环境。",
+    ),
+    "env.install_heading": ("Install", "安装"),
+    "env.add_heading": ("Use what you have", "使用已有的环境"),
+    "env.add_info": (
+        "A venv or conda Python, a community build, a Docker image, or a server that runs already.",
+        "venv 或 conda 的 Python、社区构建、Docker 镜像，或已在运行的服务。",
+    ),
+    # what the installer offers
+    "env.recipe_cpu": ("CPU engine", "CPU 引擎"),
+    "env.recipe_volta": ("V100 engine", "V100 引擎"),
+    "env.recipe_older_cpu": ("CPU engine of vLLM 0.19.1", "vLLM 0.19.1 的 CPU 引擎"),
+    # kinds: one for each EnvironmentKind
+    "env.kind_managed": ("installed by this panel", "由本面板安装"),
+    "env.kind_python": ("your own Python", "自备 Python"),
+    "env.kind_docker": ("Docker image", "Docker 镜像"),
+    "env.kind_address": ("running server", "已运行的服务"),
+    # states: one for each EnvironmentState
+    "env.state_installing": ("Installing", "安装中"),
+    "env.state_failed": ("Failed", "失败"),
+    "env.state_ready": ("Ready", "就绪"),
+    "env.state_broken": ("Broken", "已损坏"),
+    # states of an installation: one for each InstallState
+    "env.install_queued": ("Waiting for another installation", "等待其他安装完成"),
+    "env.install_running": ("Installing", "安装中"),
+    "env.install_cancelling": ("Cancelling", "取消中"),
+    "env.install_interrupted": ("Interrupted", "已中断"),
+    "env.install_failed": ("Installation failed", "安装失败"),
+    # states of an attached server: one for each AttachedState
+    "env.server_checking": ("Checking", "检查中"),
+    "env.server_ready": ("Answers", "有应答"),
+    "env.server_unreachable": ("No answer", "无响应"),
+    "env.serves": ("serves {models}", "提供 {models}"),
+    # facts
+    "env.looked": ("looked at", "检查于"),
+    "env.ago": ("ago", "前"),
+    "env.looking": ("Looking at it", "正在检查"),
+    "env.never_looked": ("Not looked at yet", "尚未检查"),
+    "env.cpu_build": ("CPU build", "CPU 版"),
+    "env.cuda": ("CUDA {version}", "CUDA {version} 版"),
+    "env.archs": ("GPU code for", "支持的显卡架构"),
+    "env.flags": ("{count} flags", "{count} 个参数"),
+    "env.on_disk": ("{size} on disk", "占用磁盘 {size}"),
+    "env.runs_cpu": ("runs on the CPU", "可在 CPU 上运行"),
+    "env.runs_volta": ("runs on a V100", "可在 V100 上运行"),
+    "env.runs_cuda": ("runs on newer NVIDIA cards", "可在较新的 NVIDIA 显卡上运行"),
+    "env.missing": ("For a V100 it lacks", "用于 V100 还缺少"),
+    # what is missing: one for each LackKey
+    "env.lack_no_sm_seventy": ("torch code for the V100 (sm_70)", "torch 中 V100（sm_70）的代码"),
+    "env.lack_no_dflash": ("our kernels (dflash2)", "我们的内核（dflash2）"),
+    "env.lack_broken_dflash": ("a dflash2 that can be imported", "可导入的 dflash2"),
+    "env.lack_cuda_thirteen": (
+        "a CUDA 12 build: CUDA 13 no longer knows the V100",
+        "CUDA 12 版：CUDA 13 已不支持 V100",
+    ),
+    "env.lack_cpu_build": ("a CUDA build of torch", "CUDA 版的 torch"),
+    "env.lack_new_vllm": (
+        "vLLM 0.19.1 or older, the last with code for it",
+        "vLLM 0.19.1 或更早的版本（最后支持 V100 的版本）",
+    ),
+    "env.lack_no_card": ("an NVIDIA card that answers", "可用的 NVIDIA 显卡"),
+    "env.lack_no_flags": ("a readable --help", "可读取的 --help"),
+    # actions
+    "env.install": ("Install", "安装"),
+    "env.installed": ("Installed", "已安装"),
+    "env.resume": ("Resume", "继续安装"),
+    "env.cancel": ("Cancel", "取消"),
+    "env.look_again": ("Look again", "重新检查"),
+    "env.remove": ("Remove", "移除"),
+    "env.remove_sure": (
+        "Remove {title}? What this panel installed for it is deleted. Your own Python, image or server is left alone.",
+        "移除 {title}？面板为它安装的内容会被删除；自备的 Python、镜像或服务不受影响。",
+    ),
+    "env.mirror": ("Package index (optional)", "软件包镜像（可选）"),
+    "env.mirror_info": (
+        "A mirror near you, if downloads are slow. A password in it is neither shown nor kept.",
+        "下载较慢时可填写附近的镜像。其中的密码不会显示也不会保存。",
+    ),
+    "env.extra_index": ("Further index for torch (optional)", "torch 的附加镜像（可选）"),
+    "env.needs": (
+        "About {download} to download and {disk} on disk; {free} free.",
+        "约需下载 {download}、磁盘 {disk}；可用 {free}。",
+    ),
+    "env.short": ("{short} of disk space are missing.", "磁盘空间还差 {short}。"),
+    "env.step": ("Step {step} of {steps}: {title}", "第 {step}/{steps} 步：{title}"),
+    "env.fetched": ("{size} fetched", "已下载 {size}"),
+    "env.log": ("Installation log", "安装日志"),
+    "env.add_python": ("Add a Python", "添加 Python"),
+    "env.add_docker": ("Add a Docker image", "添加 Docker 镜像"),
+    "env.add_address": ("Attach a server", "接入服务"),
+    "env.field_title": ("Name (optional)", "名称（可选）"),
+    "env.field_python": ("Path of its python", "python 的路径"),
+    "env.field_python_info": (
+        "The absolute path of bin/python in a venv or conda environment that has vLLM.",
+        "装有 vLLM 的 venv 或 conda 环境中 bin/python 的绝对路径。",
+    ),
+    "env.field_image": ("Image", "镜像"),
+    "env.field_image_info": ("Name and tag of an image on this machine.", "本机已有镜像的名称和标签。"),
+    "env.field_address": ("Address", "地址"),
+    "env.field_address_info": (
+        "Where the server answers, such as http://127.0.0.1:8000. The panel never starts or stops it.",
+        "服务地址，例如 http://127.0.0.1:8000。面板不会启动或停止它。",
+    ),
+    "env.field_key": ("API key (optional)", "API 密钥（可选）"),
+    "env.field_key_info": ("Kept on this machine, readable by you alone.", "保存在本机，仅你可读。"),
+    "env.add": ("Add", "添加"),
+}
