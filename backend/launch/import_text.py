@@ -13,7 +13,7 @@ from backend.launch.preset_file import parse_preset
 MAX_CHARACTERS = 64 * 1024
 SOURCE = "pasted text"
 _PRESET_KEYS = frozenset({"name", "title", "served_name"})
-_COMMAND = re.compile(r"\bvllm\s+serve\b|\bdocker\s+run\b|\bpodman\s+run\b|vllm\.entrypoints|api_server")
+_COMMAND = re.compile(r"^\s*--\w|\bvllm\s+serve\b|\bdocker\s+run\b|\bpodman\s+run\b|vllm\.entrypoints|api_server")
 
 
 def read_import(text: str) -> Import:

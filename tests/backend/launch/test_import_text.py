@@ -22,6 +22,7 @@ def test_an_exported_preset_comes_back_as_itself(path: Path) -> None:
     [
         ("vllm serve Qwen/Qwen3-8B --max-model-len 4096", 4096),
         ("docker run --gpus all vllm/vllm-openai:v0.19.1 --model Qwen/Qwen3-8B --max-model-len 4096", 4096),
+        ("--model Qwen/Qwen3-8B --max-model-len 4096", 4096),
         ("MODEL=Qwen/Qwen3-8B\nMAX_MODEL_LEN=4096\n", 4096),
         ("model: Qwen/Qwen3-8B\nmax-model-len: 4096\n", 4096),
     ],
