@@ -136,7 +136,7 @@ def _beside_core(
     after: int | None,
 ) -> Decision | None:
     """What the API server, argparse and native libraries tell, where workers and engine core left it open."""
-    ended_by_signal = returncode is not None and returncode < 0
+    ended_by_signal = _signal_name(returncode) is not None  # Python's own end after an exception is exit code 1
     core_is_sure = found[1] is not None and found[1].is_fatal if found else _core_spoke(chains)
     if not ended_by_signal and not core_is_sure:
         server = _from_server(chains)

@@ -18,6 +18,7 @@ LOGS = Path(__file__).parent / "logs"
 CASES: tuple[tuple[str, int, str, dict[str, str], tuple[Fix, ...]], ...] = (
     ("wrong_path", 1, "wrong_path", {"path": "/no/such/folder"}, ()),
     ("not_in_cache", 1, "not_in_cache", {}, ()),
+    ("no_network", 1, "no_network", {}, (Fix(FixKind.RETRY),)),
     ("unknown_flag", 2, "unknown_flag", {"flags": "--swap-space"}, (Fix(FixKind.DROP_FLAG, "swap-space"),)),
     ("bad_choice", 2, "bad_flag_value", {"flag": "dtype", "value": "float15"}, ()),
     ("bad_int", 2, "bad_flag_value", {"flag": "max-model-len", "value": "many"}, ()),
@@ -79,6 +80,8 @@ CASES: tuple[tuple[str, int, str, dict[str, str], tuple[Fix, ...]], ...] = (
     ("config_garbage", 1, "unknown", {}, ()),
     ("config_invalid", 1, "unknown", {}, ()),
     ("kv_env", 1, "unknown", {}, ()),
+    ("served_host", 1, "unknown", {}, ()),
+    ("chat_template", 1, "unknown", {}, ()),
 )
 
 
