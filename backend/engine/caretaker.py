@@ -10,9 +10,9 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from backend.engine.care import Care, CarePolicy, CareState, RunEnd, after_end
-from backend.engine.engine import Engine, ShownCare
+from backend.engine.engine import Engine
 from backend.engine.run_folder import write_json
-from backend.engine.status import STARTABLE_STATES, EngineState
+from backend.engine.status import STARTABLE_STATES, EngineState, ShownCare
 from backend.errors import LaunchError
 
 log = logging.getLogger(__name__)

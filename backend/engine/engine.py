@@ -6,13 +6,14 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from backend.engine.exit_reason import ExitReason, explain_stuck
 from backend.engine.log_tail import RING_LINES, LogTail
 from backend.engine.memory import CardGauge, no_cards
-from backend.engine.memory_release import HeldMemory, held_memory, until_released
+from backend.engine.memory_release import HeldMemory, held_by_run, until_released
 from backend.engine.out_of_memory import read_out_of_memory_kills
 from backend.engine.patience import Overdue
 from backend.engine.process import age_s, current_boot_id
@@ -27,15 +28,14 @@ from backend.engine.status import (
     STARTABLE_STATES,
     EngineState,
     EngineStatus,
-    GaveUp,
+    ShownCare,
     Stage,
     StageProgress,
     StopPhase,
 )
 from backend.engine.watch import EngineTiming, EngineWatch, Sighting, judge
 from backend.errors import LaunchError
-from backend.failure.failure import Failure, LaunchContext
-from backend.launch.engine_kind import EngineKind
+from backend.failure.failure import Failure
 from backend.launch.plan import LaunchSpec
 
 __all__ = ["Engine", "EngineTiming"]
@@ -45,15 +45,6 @@ OWN_QUESTIONS = re.compile(r'"GET /(?:health|metrics) HTTP/[\d.]+" 200')  # acce
 QUIET_END_S = 0.3  # an end quicker than this is shown at once as what it led to
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class ShownCare:
-    """The caretaker's part of an engine's status."""
-
-    restarts: int = 0
-    restart_at: float | None = None
-    gave_up: GaveUp | None = None
 
 
 class Engine:
@@ -128,7 +119,7 @@ class Engine:
             raise LaunchError(f"Engine {self._engine_id} has no run {number}.", hint="Only the last 20 runs are kept.")
         return read_log(self._history.run_folder(number).log)
 
-    def show_care(self, shown: "ShownCare") -> None:
+    def show_care(self, shown: ShownCare) -> None:
         """Put what its caretaker does into the status. For the caretaker alone."""
         if shown != self._shown_care:
             self._shown_care = shown
@@ -284,7 +275,7 @@ class Engine:
             self._ending = None
             return  # the start failed, and said so
         self._history.note_stopping()
-        held = await self._held_memory(self._run)
+        held = await asyncio.to_thread(held_by_run, self._run, self._history.must_have_record().spec, self._cards())
         self._run.kill_after(grace_s)
         if grace_s > 0:
             self._run.ask_to_end()
@@ -314,34 +305,16 @@ class Engine:
 
     async def _conclude_failed(self, ended: RunExit, overdue: Overdue | None = None) -> None:
         """The end of a run that nobody asked for, explained from its log and from what the kernel counted."""
-        record = self._history.record
-        lines = self._log.last_lines(RING_LINES)
-        log_folder = self._history.run_folder(record.current.number).log if record else None
-        was_ready = self._status.ready_at is not None
-        what = Circumstances(
-            ended,
-            reached=StageProgress(Stage.READY)
-            if was_ready
-            else reached_by(self._reached or self._status.progress, lines),
-            context=record.spec.context if record else LaunchContext(),
-            out_of_memory_kills=read_out_of_memory_kills().since(record.kills_before) if record else None,
-            overdue=overdue,
-        )
-        found = await asyncio.to_thread(
-            explain_end, what, lines, head=lambda: head_lines(log_folder) if log_folder else ()
-        )
-        self._conclude(EngineState.FAILED, found.reason, ended, failure=found.failure, reached=what.reached)
-
-    async def _held_memory(self, run: EngineRun) -> Mapping[str, HeldMemory]:
-        """By card, before the run is ended; nothing without cards."""
-        spec = self.spec
-        if spec is None or spec.kind is EngineKind.CPU:
-            return {}
-        cards = tuple(card for card in self._cards() if not spec.gpus or card.uuid in spec.gpus)
-        if not cards:
-            return {}
-        members = await asyncio.to_thread(run.members)
-        return held_memory(cards, frozenset(member.pid for member in members))
+        record, lines = self._history.must_have_record(), self._log.last_lines(RING_LINES)
+        if self._status.ready_at is not None:
+            reached = StageProgress(Stage.READY)
+        else:
+            reached = reached_by(self._reached or self._status.progress, lines)
+        kills = read_out_of_memory_kills().since(record.kills_before)
+        what = Circumstances(ended, reached, record.spec.context, kills, overdue)
+        folder = self._history.run_folder(record.current.number).log
+        found = await asyncio.to_thread(explain_end, what, lines, head=partial(head_lines, folder))
+        self._conclude(EngineState.FAILED, found.reason, ended, failure=found.failure, reached=reached)
 
     async def _release_memory(self, held: Mapping[str, HeldMemory]) -> ExitReason:
         """Wait until the driver has given it back; what to say when it has not."""

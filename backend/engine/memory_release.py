@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from backend.engine.memory import CardGauge, CardUse
+from backend.engine.run import EngineRun
+from backend.launch.engine_kind import EngineKind
+from backend.launch.plan import LaunchSpec
 from backend.reading import Missing
 
 RELEASE_DEADLINE_S = 60.0
@@ -29,6 +32,12 @@ class HeldMemory:
 def held_memory(cards: tuple[CardUse, ...], pids: frozenset[int]) -> Mapping[str, HeldMemory]:
     """By card."""
     return {card.uuid: _held(card, pids) for card in cards}
+
+
+def held_by_run(run: EngineRun, spec: LaunchSpec, cards: tuple[CardUse, ...]) -> Mapping[str, HeldMemory]:
+    """What a living run holds of the cards it was given; nothing of an engine for CPUs. Walks /proc where there are cards."""
+    own = () if spec.kind is EngineKind.CPU else tuple(c for c in cards if not spec.gpus or c.uuid in spec.gpus)
+    return held_memory(own, frozenset(member.pid for member in run.members())) if own else {}
 
 
 def is_released(held: HeldMemory, looks: tuple[CardUse, ...]) -> bool:

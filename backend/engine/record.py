@@ -125,6 +125,12 @@ class EngineHistory:
         """What load() found or begin() wrote; None before the first run."""
         return self._record
 
+    def must_have_record(self) -> EngineRecord:
+        """The record, of an engine that has begun a run."""
+        if self._record is None:
+            raise RuntimeError("this engine never began a run")
+        return self._record
+
     @property
     def runs(self) -> tuple[RunSummary, ...]:
         """The kept runs, oldest first."""
@@ -193,10 +199,9 @@ class EngineHistory:
         reached: StageProgress | None = None,
     ) -> EngineRecord:
         """Write down how the current run ended; `ended` is None when it never came to life."""
-        if self._record is None:
-            raise RuntimeError("a run ended that never began")
+        record = self.must_have_record()
         run = replace(
-            self._record.current,
+            record.current,
             ended_at=ended.ended_at if ended else now,
             outcome=outcome,
             returncode=ended.returncode if ended else None,
@@ -205,7 +210,7 @@ class EngineHistory:
             reason=reason.reason,
             hint=reason.hint,
         )
-        return self._save(self._record.with_current(run))
+        return self._save(record.with_current(run))
 
     def _save(self, record: EngineRecord) -> EngineRecord:
         self._record = record

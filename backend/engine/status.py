@@ -69,6 +69,15 @@ class GaveUp(StrEnum):
 
 
 @dataclass(frozen=True)
+class ShownCare:
+    """What is done for an engine without a person: its caretaker's part of the status."""
+
+    restarts: int = 0
+    restart_at: float | None = None
+    gave_up: GaveUp | None = None
+
+
+@dataclass(frozen=True)
 class EngineStatus:
     """What is known of an engine now. Replaced whole, never edited.
 

@@ -41,6 +41,12 @@ def parse_arguments(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--slow-start", type=float, default=0.0, metavar="S")
     parser.add_argument("--never-ready", action="store_true", help="alive, logging, never listening")
     parser.add_argument("--exit-early", type=int, metavar="CODE", help="fail while loading, as vLLM does")
+    parser.add_argument("--last-words", default="RuntimeError: the fake weights are broken", help="of --exit-early")
+    parser.add_argument("--bury-cause", type=int, default=0, metavar="LINES", help="of log after the last words")
+    parser.add_argument("--read-for", type=float, default=0.0, metavar="S", help="load in silence, but reading")
+    parser.add_argument(
+        "--preempting", action="store_true", help="/metrics shows a full cache and more preemptions each time"
+    )
     parser.add_argument("--ignore-sigterm", action="store_true", help="so do its workers")
     parser.add_argument("--workers", type=int, default=0, help="child processes; the last one leaves the session")
     parser.add_argument("--flood-mb-per-s", type=float, default=0.0, help="write that much log for ever")
@@ -66,6 +72,7 @@ class FakeEngine:
         self._arguments = arguments
         self._workers = workers
         self._health_answers = 0
+        self._metrics_answers = 0
         self._tokens_sent = 0
 
     async def run(self) -> None:
@@ -95,9 +102,13 @@ class FakeEngine:
             say(line)
             await asyncio.sleep(pause)
             if "Starting to load" in line and self._arguments.exit_early is not None:
-                say("(EngineCore pid=1) ERROR 12-01 08:00:00 [core.py:1] RuntimeError: the fake weights are broken")
+                say("(EngineCore pid=1) ERROR 12-01 08:00:00 [core.py:1] Traceback (most recent call last):")
+                say(f"(EngineCore pid=1) ERROR 12-01 08:00:00 [core.py:1] {self._arguments.last_words}")
+                for number in range(self._arguments.bury_cause):
+                    say(f"(EngineCore pid=1) INFO 12-01 08:00:00 [core.py:9] shutting down, step {number}")
                 say("RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}")
                 sys.exit(self._arguments.exit_early)
+        await self._read_in_silence()
         for percent in range(0, 101, 20):
             bar = f"\rLoading safetensors checkpoint shards: {percent:3d}% Completed | {percent // 20}/5 [00:00<00:00]"
             sys.stdout.write(bar)
@@ -113,6 +124,13 @@ class FakeEngine:
         say("init engine (profile, create kv cache, warmup model) took 0.20 seconds")
         await asyncio.sleep(pause)
         say("Starting vLLM server on http://127.0.0.1")
+
+    async def _read_in_silence(self) -> None:
+        until = time.monotonic() + self._arguments.read_for
+        with open("/dev/zero", "rb", buffering=0) as weights:  # noqa: PTH123 - pathlib takes a tenth of the start
+            while time.monotonic() < until:
+                weights.read(2_000_000)
+                await asyncio.sleep(0.05)
 
     async def _flood(self) -> None:
         """Blocks when nobody drains the pipe, as an engine's own logging would."""
@@ -151,6 +169,9 @@ class FakeEngine:
             if self._arguments.hang_health and self._health_answers > 1:
                 await asyncio.Event().wait()
             write_response(writer, b"")
+        elif (request.method, path) == ("GET", "/metrics"):
+            self._metrics_answers += 1
+            write_response(writer, metrics_text(self._metrics_answers if self._arguments.preempting else 0).encode())
         elif (request.method, path) == ("GET", "/v1/models"):
             model = {"id": self._arguments.served_model_name, "object": "model", "created": 0, "owned_by": "fake"}
             write_response(writer, json.dumps({"object": "list", "data": [model]}).encode())
@@ -225,6 +246,21 @@ class FakeEngine:
             "model": self._arguments.served_model_name,
             **fields,
         }
+
+
+def metrics_text(preemptions: int) -> str:
+    """As /metrics of vLLM writes it; with preemptions the cache is full and requests wait."""
+    waiting, use = (3, 0.99) if preemptions else (0, 0.1)
+    return (
+        "# TYPE vllm:num_requests_running gauge\n"
+        'vllm:num_requests_running{engine="0"} 1.0\n'
+        "# TYPE vllm:num_requests_waiting gauge\n"
+        f'vllm:num_requests_waiting{{engine="0"}} {waiting}.0\n'
+        "# TYPE vllm:kv_cache_usage_perc gauge\n"
+        f'vllm:kv_cache_usage_perc{{engine="0"}} {use}\n'
+        "# TYPE vllm:num_preemptions counter\n"
+        f'vllm:num_preemptions_total{{engine="0"}} {preemptions}.0\n'
+    )
 
 
 def start_up_lines(model: str) -> tuple[str, ...]:

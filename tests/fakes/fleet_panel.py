@@ -1,6 +1,8 @@
 """A panel with nothing but engines, to be killed: adopts, launches what it is told, and stays until it is told to end.
 
-    python tests/fakes/fleet_panel.py ENGINES_FOLDER [PRESET FAULT...]...   (presets separated by "--")
+    python tests/fakes/fleet_panel.py ENGINES_FOLDER [PRESET [care] FAULT...]...   (presets separated by "--")
+
+With "care" the engine is to be started at boot and again after a crash.
 
 Prints "<engine id> <state> <adopted>" at each change of state, "up" once adoption and launches are done. SIGTERM closes
 the fleet and leaves the engines; SIGKILL is the point of it.
@@ -13,9 +15,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from backend.engine.care import Care  # noqa: E402
 from backend.engine.engine import Engine  # noqa: E402
 from backend.engine.fleet import Fleet  # noqa: E402
 from tests.fakes.fake_specs import QUICK, TEST_PORTS, fake_spec  # noqa: E402
+
+CARE = "care"
 
 
 def say(words: str) -> None:
@@ -45,7 +50,10 @@ async def main(folder: str, words: list[str]) -> None:
     while words:
         preset, *faults = words[: words.index("--")]
         words = words[words.index("--") + 1 :]
-        await fleet.launch(fake_spec(fleet.claim_port(preset), *("--" + fault for fault in faults), preset=preset))
+        options = tuple(f"--{fault}" for fault in faults if fault != CARE)
+        engine_id = await fleet.launch(fake_spec(fleet.claim_port(preset), *options, preset=preset))
+        if CARE in faults:
+            fleet.set_care(engine_id, Care(autostart=True, restart_on_crash=True))
     say("up")
     await ended.wait()
     await fleet.close()

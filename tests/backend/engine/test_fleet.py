@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from backend.engine.care import Care
 from backend.engine.fleet import Fleet
 from backend.engine.log_segments import segment_starts
 from backend.engine.process import find_marked, identify, is_alive, marker_of, send_signal
@@ -225,6 +226,32 @@ class TestKilledPanel:
             status = fleet.engines[engine_id].status
             assert (status.state, status.adopted, status.run) == (EngineState.READY, True, 1)
             assert living(engine_id) == before
+
+    @every_round
+    async def test_two_ready_engines_and_one_that_starts_are_all_back_and_none_is_started_again(
+        self, panel: PanelProcess, round_number: int
+    ) -> None:
+        said = panel.start(("one", "care", "workers=2"), ("two", "care", "workers=1"))
+        for _ in range(2 - sum(line.endswith(" ready False") for line in said)):
+            panel.read_until("ready False")
+        panel.end(signal.SIGKILL)
+        panel.start(("three", "care", "slow-start=8", "workers=1"))  # adopts two, starts one
+        await eventually(lambda: sorted(len(living(name)) for name in panel.engine_ids()) == [2, 2, 3], what="workers")
+        members = {engine_id: living(engine_id) for engine_id in panel.engine_ids()}
+        panel.end(signal.SIGKILL)
+        assert {engine_id: living(engine_id) for engine_id in panel.engine_ids()} == members
+        async with returned(panel.folder) as fleet:
+            of = {preset: fleet.of_preset(preset) for preset in ("one", "two", "three")}
+            states = {preset: engine.status.state for preset, engine in of.items() if engine}
+            assert states == {"one": EngineState.READY, "two": EngineState.READY, "three": EngineState.STARTING}
+            assert all(engine.status.adopted for engine in fleet.engines.values())
+            assert {engine_id: living(engine_id) for engine_id in fleet.engines} == members, "the same processes"
+            three = of["three"]
+            assert three is not None
+            await three.wait_until(READY, timeout_s=DEADLINE_S)
+            assert [len(engine.runs) for engine in fleet.engines.values()] == [1, 1, 1]
+            assert [engine.status.restarts for engine in fleet.engines.values()] == [0, 0, 0]
+            assert all(fleet.care(engine_id) == Care(True, True) for engine_id in fleet.engines)
 
     @every_round
     async def test_a_start_is_adopted_from_a_killed_panel_and_goes_on(

@@ -101,7 +101,7 @@ def test_the_keeper_loads_nothing_but_the_standard_library_and_its_own_leaf_modu
     )
     command = (sys.executable, "-E", "-s", "-S", "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r}); {code}")
     result = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
-    leaves = ("keeper", "log_segments", "process", "run_folder", "shared_memory")
+    leaves = ("cleanup", "keeper", "log_segments", "process", "run_folder", "shared_memory")
     assert result.stdout.split() == ["backend.engine", *(f"backend.engine.{name}" for name in leaves)]
 
 
