@@ -73,13 +73,15 @@ def is_removed(flag: str) -> bool:
     return flag in REMOVED
 
 
-def translate_removed(flag: str, value: Flag, *, wishes: Wishes, tools: EngineTools, cards: int) -> None:
-    """Add to `wishes` what the removed flag stands for, with a note of what became of it.
+def translate_removed(flags: Mapping[str, Flag], *, wishes: Wishes, tools: EngineTools, cards: int) -> None:
+    """Add to `wishes` what the removed flags stand for, with a note of what became of each.
 
     Raises:
-        SpellingError: it cannot be done any more; says why, and what to use.
+        SpellingError: one cannot be done any more; says why, and what to use.
     """
-    REMOVED[flag](Legacy(flag, value, tools, max(1, cards)), wishes)
+    for flag, translate in REMOVED.items():
+        if flag in flags:
+            translate(Legacy(flag, flags[flag], tools, max(1, cards)), wishes)
 
 
 def _gone(legacy: Legacy, wishes: Wishes) -> None:
@@ -153,10 +155,6 @@ def _text(legacy: Legacy) -> str:
     return legacy.text()
 
 
-def _is_on(legacy: Legacy) -> bool:
-    return not legacy.is_off()
-
-
 def _swap_space(legacy: Legacy, wishes: Wishes) -> None:
     """It was GiB of main memory for each card; the buffer that replaces it is one for all cards."""
     gib = legacy.number()
@@ -191,6 +189,22 @@ def _guided_backend(legacy: Legacy) -> str:
     return legacy.text().split(":", 1)[0]  # options stood behind a colon
 
 
+def _guided(key: str, *backends: str) -> _Translation:
+    """A switch of guided decoding that only these backends have; vLLM refuses it with any other, `auto` among them."""
+
+    def switch(legacy: Legacy, wishes: Wishes) -> None:
+        to = "structured-outputs-config"
+        backend = wishes.objects.get(to, {}).get("backend", "auto")
+        if legacy.is_off() or (backend != "auto" and backend not in backends):
+            _gone(legacy, wishes)
+            return
+        _merged(to, key, lambda _: True)(legacy, wishes)
+        if to in wishes.objects:
+            wishes.objects[to]["backend"] = backend if backend in backends else backends[0]
+
+    return switch
+
+
 def _no_request_log(legacy: Legacy, wishes: Wishes) -> None:
     if legacy.is_off():
         _set(legacy, wishes, "enable-log-requests", True, "renamed")
@@ -219,6 +233,15 @@ def _rope(key: str) -> _Translation:
         wishes.notes.append(legacy.note("merged", replacement="hf-overrides"))
 
     return rope
+
+
+def _pooler(legacy: Legacy, wishes: Wishes) -> None:
+    """Three words for the last step of pooling became one."""
+    values = {
+        "use_activation" if key in ("normalize", "softmax", "activation") else key: value
+        for key, value in legacy.json().items()
+    }
+    _set(legacy, wishes, "pooler-config", json.dumps(values), "renamed")
 
 
 _TASKS: Mapping[str, tuple[str, str]] = {
@@ -279,16 +302,14 @@ REMOVED: Mapping[str, _Translation] = {
     "enable-reasoning": _enable_reasoning,
     "guided-decoding-backend": _merged("structured-outputs-config", "backend", _guided_backend),
     "guided-decoding-disable-fallback": _gone,
-    "guided-decoding-disable-any-whitespace": _merged("structured-outputs-config", "disable_any_whitespace", _is_on),
-    "guided-decoding-disable-additional-properties": _merged(
-        "structured-outputs-config", "disable_additional_properties", _is_on
-    ),
+    "guided-decoding-disable-any-whitespace": _guided("disable_any_whitespace", "xgrammar", "guidance"),
+    "guided-decoding-disable-additional-properties": _guided("disable_additional_properties", "guidance"),
     "logits-processor-pattern": _refused("flags: logits-processors"),
     # models
     "task": _task,
     "rope-scaling": _rope("scaling"),
     "rope-theta": _rope("theta"),
-    "override-pooler-config": _renamed("pooler-config"),
+    "override-pooler-config": _pooler,
     "override-neuron-config": _refused(),
     "disable-mm-preprocessor-cache": _means("mm-processor-cache-gb", 0),
     "enable-multimodal-encoder-data-parallel": _means("mm-encoder-tp-mode", "data"),
@@ -313,4 +334,4 @@ REMOVED: Mapping[str, _Translation] = {
     "typical-acceptance-sampler-posterior-alpha": _gone,
     "disable-logprobs-during-spec-decoding": _gone,
 }
-"""Removed flag, without dashes -> what becomes of it."""
+"""Removed flag, without dashes -> what becomes of it. Translated in this order: some ask what the ones before have set."""

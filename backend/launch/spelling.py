@@ -41,7 +41,7 @@ def spell(
         SpellingError: it cannot be said in this version; names the flag, why, and what to use instead.
     """
     wishes = wishes_of(preset, tools, declared=declared_quantization, draft=draft)
-    removed: dict[str, Flag] = {}
+    removed: dict[str, Flag] = {}  # translated after the others, because some ask what is set already
     for written, value in preset.flags.items():
         flag, value = _positive(written.replace("_", "-"), value, tools)
         if flag == "quantization":
@@ -50,11 +50,11 @@ def spell(
             wishes.options[flag] = value
         else:
             removed[flag] = value
-    for flag, value in removed.items():  # after the others, because some ask what is set already
+    for flag in removed:
         if not is_removed(flag):
             note = Note("unknown_flag", {"version": tools.title, "flag": flag})
             raise SpellingError(note, flag=flag, nearest=tools.nearest(flag))
-        translate_removed(flag, value, wishes=wishes, tools=tools, cards=preset.gpus)
+    translate_removed(removed, wishes=wishes, tools=tools, cards=preset.gpus)
     metrics = tools.is_probed and tools.has(REQUEST_METRICS_FLAG)
     if metrics:
         wishes.options.setdefault(REQUEST_METRICS_FLAG, True)

@@ -131,15 +131,31 @@ def test_the_old_flags_of_speculation_become_one_config(volta_preset: Preset) ->
     assert json.loads(options(kept)["--speculative-config"][0])["num_speculative_tokens"] == 1
 
 
-def test_guided_decoding_became_structured_outputs(cpu_preset: Preset) -> None:
-    result = spelled(
-        cpu_preset,
-        "0.32.0",
-        guided_decoding_backend="xgrammar:no-fallback",
-        guided_decoding_disable_any_whitespace=True,
-    )
-    config = json.loads(options(result)["--structured-outputs-config"][0])
-    assert config == {"backend": "xgrammar", "disable_any_whitespace": True}
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        ({"guided-decoding-backend": "outlines:no-fallback"}, {"backend": "outlines"}),
+        ({"guided-decoding-disable-any-whitespace": True}, {"backend": "xgrammar", "disable_any_whitespace": True}),
+        (
+            {"guided-decoding-disable-any-whitespace": True, "guided-decoding-backend": "guidance"},
+            {"backend": "guidance", "disable_any_whitespace": True},
+        ),
+        (
+            {"guided-decoding-disable-any-whitespace": True, "guided-decoding-backend": "outlines"},
+            {"backend": "outlines"},
+        ),
+        (
+            {"guided-decoding-disable-additional-properties": True},
+            {"backend": "guidance", "disable_additional_properties": True},
+        ),
+    ],
+)
+def test_guided_decoding_became_structured_outputs(
+    cpu_preset: Preset, flags: dict[str, Flag], expected: dict[str, object]
+) -> None:
+    result = spell(changed(cpu_preset, flags=flags), tools_of("0.32.0", EngineKind.CPU))
+    assert json.loads(options(result)["--structured-outputs-config"][0]) == expected
+    assert len([note for note in result.notes if "guided" in note.values.get("flag", "")]) == len(flags)
 
 
 def test_reasoning_is_switched_on_by_its_parser(cpu_preset: Preset) -> None:
@@ -166,6 +182,11 @@ def test_request_logs_are_off_unless_asked_for(cpu_preset: Preset) -> None:
 def test_a_task_is_a_runner_and_a_conversion(cpu_preset: Preset, task: str, expected: dict[str, list[str]]) -> None:
     found = options(spelled(cpu_preset, "0.32.0", task=task))
     assert {flag: found[flag] for flag in ("--runner", "--convert") if flag in found} == expected
+
+
+def test_the_words_of_pooling_are_todays(cpu_preset: Preset) -> None:
+    found = options(spelled(cpu_preset, "0.32.0", override_pooler_config='{"pooling_type": "CLS", "normalize": true}'))
+    assert json.loads(found["--pooler-config"][0]) == {"pooling_type": "CLS", "use_activation": True}
 
 
 def test_what_is_gone_for_good_is_refused(cpu_preset: Preset) -> None:

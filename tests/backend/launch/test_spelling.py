@@ -214,10 +214,10 @@ def test_values_that_begin_with_a_dash_stay_values(cpu_preset: Preset) -> None:
 
 
 def test_lists_and_dotted_flags_are_passed_on(cpu_preset: Preset) -> None:
-    preset = changed(cpu_preset, flags={"lora-modules": ["a=/a", "b=/b"], "compilation-config.level": 0})
+    preset = changed(cpu_preset, flags={"lora-modules": ["a=/a", "b=/b"], "compilation-config.mode": 0})
     spelled = spell(preset, tools_of("0.32.0"))
     assert options(spelled)["--lora-modules"] == ["a=/a", "b=/b"]
-    assert options(spelled)["--compilation-config.level"] == ["0"]
+    assert options(spelled)["--compilation-config.mode"] == ["0"]
 
 
 def test_a_dropped_flag_is_left_out_whoever_added_it(volta_preset: Preset) -> None:
