@@ -123,7 +123,7 @@ def _from_core(chains: Sequence[Chain]) -> Decision | None:
         if found is not None:
             consequence = consequence or (found, chain)
         elif not _is_echo(chain):
-            break
+            return None
     return consequence
 
 
@@ -216,7 +216,8 @@ def _is_echo(chain: Chain) -> bool:
     """Whether the exception is what a living process says when another one is gone."""
     last = chain.exceptions[-1]
     return last.name in ("EOFError", "BrokenPipeError", "ConnectionResetError", "EngineDeadError") or any(
-        word in last.line for word in ("Connection closed by peer", "Connection reset by peer", "Broken pipe")
+        word in last.line
+        for word in ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "RPC call to ")
     )
 
 

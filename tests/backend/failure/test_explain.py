@@ -78,6 +78,15 @@ def test_a_failing_link_between_cards_yields_to_the_worker_that_ran_out_of_memor
     assert explained(lines).rule == "oom_load"
 
 
+def test_a_failing_link_between_cards_is_not_the_cause_where_a_worker_failed_in_an_unknown_way() -> None:
+    link = core(
+        "RuntimeError: NCCL error: remote process exited or there was a network error", worker="Worker_TP0 pid=78"
+    )
+    other = core("AttributeError: 'NoneType' object has no attribute 'x'", worker="Worker_TP1 pid=79")
+    assert explained(link).rule == "nccl_failure"
+    assert explained((*link, *other)).rule == "unknown"
+
+
 def test_a_closed_connection_yields_to_the_worker_that_failed() -> None:
     lines = (
         *core("RuntimeError: [../gloo/pair.cc:1] Connection closed by peer [10.0.0.1]:2", worker="Worker_TP0 pid=78"),
