@@ -300,7 +300,7 @@ class Preset(_Strict):
         for flag in self.flags:
             if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,95}", flag):
                 _refuse(f"flags.{flag}", "is not the name of a flag; write it without dashes in front")
-            name = flag.replace("_", "-").removeprefix("no-")
+            name = _plain(flag)
             if name in SPELLED_OUT:
                 key, default = SPELLED_OUT[name]
                 if getattr(self, key) != default:
@@ -325,14 +325,15 @@ class Preset(_Strict):
         Raises:
             LaunchError: a changed value is out of bounds or does not fit the rest.
         """
-        dropped = {flag.lstrip("-") for flag in adjustments.dropped_flags}
+        dropped = {_plain(flag) for flag in adjustments.dropped_flags}
         changes: dict[str, Any] = adjustments.changes()
         for flag in dropped & INTENT_FLAGS.keys():
             key = INTENT_FLAGS[flag]
             if key in Preset.model_fields and not Preset.model_fields[key].is_required():
                 changes[key] = Preset.model_fields[key].default
-        if dropped & self.flags.keys():
-            changes["flags"] = {name: value for name, value in self.flags.items() if name not in dropped}
+        kept = {name: value for name, value in self.flags.items() if _plain(name) not in dropped}
+        if len(kept) < len(self.flags):
+            changes["flags"] = kept
         values = {name: getattr(self, name) for name in Preset.model_fields}
         try:
             return Preset.model_validate({**values, **changes})
@@ -340,6 +341,11 @@ class Preset(_Strict):
             problem = err.errors(include_url=False, include_input=False)[0]
             key = str(problem.get("ctx", {}).get("key") or ".".join(str(part) for part in problem["loc"]))
             raise LaunchError(f"{self.title.en} cannot be changed so: {key}: {problem['msg']}.") from err
+
+
+def _plain(flag: str) -> str:
+    """A flag's name without dashes in front, in the one spelling that both --no_x and --no-x have in common: x."""
+    return flag.lstrip("-").replace("_", "-").removeprefix("no-")
 
 
 def _refuse(key: str, why: str) -> NoReturn:

@@ -116,6 +116,12 @@ def test_a_change_for_one_launch_leaves_the_rest(cpu_preset: Preset) -> None:
     assert cpu_preset.adjusted(Adjustments()) == cpu_preset
 
 
+@pytest.mark.parametrize("flag", ["swap-space", "--swap_space", "--no-swap-space"])
+def test_a_flag_is_dropped_however_it_is_written(cpu_preset: Preset, flag: str) -> None:
+    preset = with_changes(cpu_preset, flags={"swap_space": 4, "seed": 1})
+    assert preset.adjusted(Adjustments(dropped_flags=(flag,))).flags == {"seed": 1}
+
+
 def test_dropping_a_flag_of_a_key_takes_the_key_back(volta_preset: Preset) -> None:
     assert volta_preset.adjusted(Adjustments(dropped_flags=("attention-backend",))).attention_backend is None
 
