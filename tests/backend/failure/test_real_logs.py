@@ -72,6 +72,13 @@ CASES: tuple[tuple[str, int, str, dict[str, str], tuple[Fix, ...]], ...] = (
     ("killed_leader_loading", -9, "killed", {"signal": "SIGKILL"}, (Fix(FixKind.RETRY),)),
     ("killed_worker", 0, "killed", {"signal": "SIGKILL"}, (Fix(FixKind.RETRY),)),
     ("segv_worker", 0, "crashed", {"signal": "SIGSEGV"}, (Fix(FixKind.RETRY),)),
+    (
+        "address_space",
+        -9,
+        "host_memory",
+        {},
+        (Fix(FixKind.KV_CACHE_GIB, "0.5"),),
+    ),  # prlimit --as; it hung, and was killed
     # nothing in these logs tells a cause that a rule could name
     ("killed_core", 0, "unknown", {}, ()),
     ("killed_worker_loading", 1, "unknown", {}, ()),
