@@ -103,7 +103,7 @@ CPU_0_19_RECIPE = Recipe(
     self_test=VLLM_SELF_TEST,
     footprints={
         TorchBuild.CPU: Footprint(download_bytes=530_000_000, disk_bytes=2_200_000_000),
-        TorchBuild.CUDA: Footprint(download_bytes=4_300_000_000, disk_bytes=8_100_000_000),
+        TorchBuild.CUDA: Footprint(download_bytes=4_300_000_000, disk_bytes=8_800_000_000),
     },
     machines=("x86_64",),
 )
@@ -126,7 +126,7 @@ V100_RECIPE = Recipe(
     ),
     torch="torch==2.10.0",
     self_test=V100_SELF_TEST,
-    footprints={TorchBuild.CUDA: Footprint(download_bytes=5_100_000_000, disk_bytes=11_200_000_000)},
+    footprints={TorchBuild.CUDA: Footprint(download_bytes=5_100_000_000, disk_bytes=11_100_000_000)},
     machines=("x86_64",),
     kernels="kernels",
 )

@@ -168,7 +168,7 @@ def hint_for(output: str) -> str:
     )
     if any(sign in output for sign in network):
         return "The package index cannot be reached. Name a mirror near you with --index-url URL (or VOLTA_INDEX_URL), then run this again."
-    if "No matching distribution found" in output:
+    if "No matching distribution found" in output or "conflicting dependencies" in output:  # of pins that are not there
         return "This index has no such package for this Python. Try another with --index-url URL, or another Python (3.11 to 3.14)."
     return "Run this again: it goes on where it stopped."
 
