@@ -11,6 +11,7 @@ from backend.fit.element import GIB
 
 ROUNDING_BYTES = GIB // 200  # engines log GiB with two decimals
 MOST_LINE = 4096  # characters of a line that are looked at
+_HINTS = ("GiB", " GB", "token", "block")  # most lines have none of them
 _NUMBER = r"(-?\d{1,12}(?:\.\d{1,6})?)"
 _COUNT = r"([\d,]{1,20})"
 
@@ -50,7 +51,7 @@ def read_figures(lines: Iterable[str]) -> EngineFigures:
 def with_line(figures: EngineFigures, line: str) -> EngineFigures:
     """These figures and what one more line says."""
     text = line[:MOST_LINE]
-    if "GiB" not in text and "token" not in text and "blocks" not in text:
+    if not any(hint in text for hint in _HINTS):
         return figures
     for pattern, take in _LINES:
         found = pattern.search(text)

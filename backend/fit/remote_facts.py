@@ -27,12 +27,21 @@ from backend.fit.model_facts import (
 )
 from backend.fit.safetensors_header import LENGTH_BYTES, TensorEntry, header_length, parse_header
 
-FIRST_BYTES = 256 * 1024  # holds the whole header of most shards, so that one request is enough
-AT_ONCE = 4  # shards read at the same time
-WHOLE_DEADLINE_S = 60.0
-_TRIES = 3  # of a request that broke off or met a busy hub
-_WAIT_S = 0.5
+MOST_SKIPPED_BYTES = 1024 * 1024  # read in vain where a hub gives whole files only
 _BUSY = frozenset({429, 500, 502, 503, 504})
+
+
+@dataclass(frozen=True)
+class RemoteLimits:
+    """How much is asked for, how often, how long."""
+
+    deadline_s: float = 60.0  # of everything together
+    first_bytes: int = 256 * 1024  # holds the whole header of most shards, so that one request is enough
+    most_config_bytes: int = MOST_CONFIG_BYTES
+    most_index_bytes: int = MOST_INDEX_BYTES
+    at_once: int = 4  # shards read at the same time
+    tries: int = 3  # of a request that broke off or met a busy hub
+    wait_s: float = 0.5  # before the second try; longer before the next
 
 
 @dataclass(frozen=True)
@@ -43,6 +52,15 @@ class RemoteModel:
     headers: Mapping[str, str]  # such as a token; never sent to another host
     query: Mapping[str, str] | None = None  # ModelScope: file names go into FilePath instead
     file_key: str = ""  # "FilePath", where `query` is given
+
+
+@dataclass(frozen=True)
+class _Hub:
+    """What every request of one reading needs."""
+
+    client: httpx.AsyncClient
+    model: RemoteModel
+    limits: RemoteLimits
 
 
 def hugging_face_model(endpoint: str, repo: str, *, revision: str = "main", token: str | None = None) -> RemoteModel:
@@ -59,36 +77,37 @@ def modelscope_model(endpoint: str, repo: str, *, revision: str = "master", toke
 
 
 async def read_remote_facts(
-    client: httpx.AsyncClient, model: RemoteModel, *, deadline_s: float = WHOLE_DEADLINE_S
+    client: httpx.AsyncClient, model: RemoteModel, *, limits: RemoteLimits | None = None
 ) -> ModelFacts:
     """The facts of a model on a hub. The client's own timeouts count for each request.
 
     Raises:
         ModelFactsError: a file is missing or broken, access is refused, or the hub did not answer in time.
     """
+    hub = _Hub(client, model, limits or RemoteLimits())
     try:
-        async with asyncio.timeout(deadline_s):
-            return await _read(client, model)
+        async with asyncio.timeout(hub.limits.deadline_s):
+            return await _read(hub)
     except TimeoutError as err:
         raise ModelFactsError(
-            f"{model.files} did not answer within {deadline_s:g} s.", hint="Try again, or another hub."
+            f"{model.files} did not answer within {hub.limits.deadline_s:g} s.", hint="Try again, or another hub."
         ) from err
 
 
-async def _read(client: httpx.AsyncClient, model: RemoteModel) -> ModelFacts:
-    config = await _json(client, model, CONFIG_FILE, most_bytes=MOST_CONFIG_BYTES)
+async def _read(hub: _Hub) -> ModelFacts:
+    config = await _json(hub, CONFIG_FILE, most_bytes=hub.limits.most_config_bytes)
     if config is None:
-        raise ModelFactsError(f"{model.files} has no {CONFIG_FILE}.", hint="Is this the repository of a model?")
-    facts = facts_from_config(config, file=_name(model, CONFIG_FILE))
-    index = await _json(client, model, INDEX_FILE, most_bytes=MOST_INDEX_BYTES)
+        raise ModelFactsError(f"{hub.model.files} has no {CONFIG_FILE}.", hint="Is this the repository of a model?")
+    facts = facts_from_config(config, file=_name(hub.model, CONFIG_FILE))
+    index = await _json(hub, INDEX_FILE, most_bytes=hub.limits.most_index_bytes)
     if index is None:
-        tensors = await _header(client, model, SINGLE_FILE)
+        tensors = await _header(hub, SINGLE_FILE)
         return facts if tensors is None else with_tensors(facts, tensors)
-    names = shards_of_index(index, file=_name(model, INDEX_FILE))
-    limit = asyncio.Semaphore(AT_ONCE)
+    names = shards_of_index(index, file=_name(hub.model, INDEX_FILE))
+    limit = asyncio.Semaphore(hub.limits.at_once)
     try:
         async with asyncio.TaskGroup() as group:
-            reading = [group.create_task(_shard(client, model, name, limit)) for name in names]
+            reading = [group.create_task(_shard(hub, name, limit)) for name in names]
     except ExceptionGroup as errors:
         raise _first(errors) from errors
     return with_tensors(facts, (tensor for task in reading for tensor in task.result()))
@@ -102,54 +121,48 @@ def _first(errors: ExceptionGroup[Exception]) -> Exception:
     return found
 
 
-async def _shard(
-    client: httpx.AsyncClient, model: RemoteModel, name: str, limit: asyncio.Semaphore
-) -> tuple[TensorEntry, ...]:
+async def _shard(hub: _Hub, name: str, limit: asyncio.Semaphore) -> tuple[TensorEntry, ...]:
     async with limit:
-        tensors = await _header(client, model, name)
+        tensors = await _header(hub, name)
     if tensors is None:
-        raise ModelFactsError(f"{_name(model, name)} is missing, though the index names it.")
+        raise ModelFactsError(f"{_name(hub.model, name)} is missing, though the index names it.")
     return tensors
 
 
-async def _header(client: httpx.AsyncClient, model: RemoteModel, name: str) -> tuple[TensorEntry, ...] | None:
+async def _header(hub: _Hub, name: str) -> tuple[TensorEntry, ...] | None:
     """The tensors of one file; None where there is no such file."""
-    start = await _bytes(client, model, name, first=0, count=FIRST_BYTES)
+    start = await _bytes(hub, name, first=0, count=hub.limits.first_bytes)
     if start is None:
         return None
-    file = _name(model, name)
+    file = _name(hub.model, name)
     length = header_length(start, file=file)
     body = start[LENGTH_BYTES : LENGTH_BYTES + length]
     if len(body) < length:
         first = LENGTH_BYTES + len(body)
-        rest = await _bytes(client, model, name, first=first, count=length - len(body))
+        rest = await _bytes(hub, name, first=first, count=length - len(body))
         body += rest or b""
     if len(body) < length:
         raise ModelFactsError(f"{file} is cut off inside its header.")
     return parse_header(body, file=file)
 
 
-async def _json(
-    client: httpx.AsyncClient, model: RemoteModel, name: str, *, most_bytes: int
-) -> Mapping[str, Any] | None:
-    text = await _bytes(client, model, name, first=None, count=most_bytes)
-    return None if text is None else parse_json_object(text, file=_name(model, name))
+async def _json(hub: _Hub, name: str, *, most_bytes: int) -> Mapping[str, Any] | None:
+    text = await _bytes(hub, name, first=None, count=most_bytes)
+    return None if text is None else parse_json_object(text, file=_name(hub.model, name))
 
 
-async def _bytes(
-    client: httpx.AsyncClient, model: RemoteModel, name: str, *, first: int | None, count: int
-) -> bytes | None:
+async def _bytes(hub: _Hub, name: str, *, first: int | None, count: int) -> bytes | None:
     """A part of a file, or all of it; None where there is no such file. What breaks off is asked for again."""
-    for attempt in range(1, _TRIES + 1):
+    for attempt in range(1, hub.limits.tries + 1):
         try:
-            return await _once(client, model, name, first=first, count=count)
-        except (httpx.TransportError, _HubBusy) as err:
-            if attempt == _TRIES:
+            return await _once(hub, name, first=first, count=count)
+        except (httpx.RequestError, httpx.InvalidURL, _HubBusy) as err:
+            if attempt == hub.limits.tries:
                 raise ModelFactsError(
-                    f"{_name(model, name)} could not be read: {type(err).__name__} {err}.".replace(" .", "."),
+                    f"{_name(hub.model, name)} could not be read: {err or type(err).__name__}.",
                     hint="Try again, or another hub.",
                 ) from err
-        await asyncio.sleep(_WAIT_S * attempt)
+        await asyncio.sleep(hub.limits.wait_s * attempt)
     raise AssertionError("every attempt returns or raises")
 
 
@@ -157,19 +170,17 @@ class _HubBusy(Exception):
     """The hub asked to come back later."""
 
 
-async def _once(
-    client: httpx.AsyncClient, model: RemoteModel, name: str, *, first: int | None, count: int
-) -> bytes | None:
-    headers = dict(model.headers)
+async def _once(hub: _Hub, name: str, *, first: int | None, count: int) -> bytes | None:
+    headers = {**hub.model.headers, "Accept-Encoding": "identity"}  # the bytes as they lie in the file
     if first is not None:
         headers["Range"] = f"bytes={first}-{first + count - 1}"
-    address, params = _address(model, name)
-    async with client.stream("GET", address, headers=headers, params=params, follow_redirects=True) as answer:
+    address, params = _address(hub.model, name)
+    async with hub.client.stream("GET", address, headers=headers, params=params, follow_redirects=True) as answer:
         if answer.status_code == 404:
             return None
-        _check(answer, model, name)
+        _check(answer, hub.model, name)
         skip = first if first and answer.status_code == 200 else 0  # this hub ignores Range
-        return await _collect(answer, _name(model, name), skip=skip or 0, count=count, is_part=first is not None)
+        return await _collect(answer, _name(hub.model, name), skip=skip or 0, count=count, is_part=first is not None)
 
 
 def _check(answer: httpx.Response, model: RemoteModel, name: str) -> None:
@@ -187,7 +198,7 @@ def _check(answer: httpx.Response, model: RemoteModel, name: str) -> None:
 
 async def _collect(answer: httpx.Response, file: str, *, skip: int, count: int, is_part: bool) -> bytes:
     """Read no more than `skip + count` bytes, and give the last of them."""
-    if skip > count + FIRST_BYTES:
+    if skip > MOST_SKIPPED_BYTES:
         raise ModelFactsError(f"{file}: this hub gives no parts of files.")
     kept = bytearray()
     async for piece in answer.aiter_bytes(64 * 1024):
