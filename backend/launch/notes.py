@@ -62,6 +62,10 @@ WORDS: Mapping[str, tuple[str, str]] = {
         "此版本的 vLLM 没有 --attention-backend，{value} 改由环境变量 VLLM_ATTENTION_BACKEND 传入。",
     ),
     # left out
+    "no_dflash2_attention": (
+        "dflash2 is not a plugin of this environment, so vLLM's own attention is used: Triton on a V100.",
+        "该环境没有 dflash2 插件，因此使用 vLLM 自带的注意力：V100 上为 Triton。",
+    ),
     "left_out": ("--{flag} was left out for this launch.", "本次启动省去了 --{flag}。"),
     "no_effect": (
         "--{flag} was left out: what it switched is gone from vLLM, and nothing replaces it.",
@@ -114,9 +118,9 @@ WORDS: Mapping[str, tuple[str, str]] = {
         "The preset expects {value} weights, but the model's files are not quantized.",
         "预设要求 {value} 权重，但模型文件没有量化。",
     ),
-    "no_dflash2": (
-        "The preset asks for the dflash2 attention kernels, but the environment does not have them.",
-        "预设要求 dflash2 注意力内核，但该环境没有安装。",
+    "no_dflash2_nvfp4": (
+        "vLLM refuses NVFP4 weights on a V100 unless dflash2 takes them as a plugin, which this environment has not.",
+        "vLLM 在 V100 上拒绝 NVFP4 权重，除非由 dflash2 作为插件接管；该环境没有此插件。",
     ),
     "uuid_not_understood": (
         "{version} cannot be given the card {value}: it takes only numbers.",

@@ -236,7 +236,7 @@ class Preset(_Strict):
         str | None,
         Field(
             pattern=r"^[A-Za-z][A-Za-z0-9_]{0,63}$",
-            description="dflash2: this project's kernels for the V100; else vLLM's name",
+            description="dflash2: this project's kernels for the V100, where the environment has them; else vLLM's name",
         ),
     ] = None
     speculation: Annotated[Speculation | None, Field(description="tokens guessed ahead")] = None

@@ -106,6 +106,10 @@ def _dtype(preset: Preset, tools: EngineTools, wishes: Wishes) -> None:
 
 def _quantization(preset: Preset, tools: EngineTools, wishes: Wishes, declared: str | None) -> None:
     wish = preset.quantization
+    if wish == "nvfp4" and preset.engine is EngineKind.VOLTA and tools.is_probed and DFLASH2 not in tools.plugins:
+        raise SpellingError(
+            Note("no_dflash2_nvfp4"), flag="quantization", replacement="a preset with unquantized weights"
+        )
     explicit = preset.flags.get("quantization")
     if explicit is not None:  # the engine's own name, which a person knows best; a name of ours is translated
         name = _own_name(str(explicit), tools)
@@ -146,10 +150,9 @@ def _attention(preset: Preset, tools: EngineTools, wishes: Wishes) -> None:
     if backend is None:
         return
     if backend == DFLASH2:
-        if tools.is_probed and DFLASH2 not in tools.plugins:
-            raise SpellingError(
-                Note("no_dflash2"), flag="attention-backend", replacement="an environment made by the V100 recipe"
-            )
+        if tools.is_probed and DFLASH2 not in tools.plugins:  # CUSTOM without a plugin ends the start
+            wishes.notes.append(Note("no_dflash2_attention"))
+            return
         backend = "CUSTOM"
         if tools.is_probed and tools.has("gdn-prefill-backend"):  # dflash2 stands in for the Triton path only
             wishes.options["gdn-prefill-backend"] = "triton"

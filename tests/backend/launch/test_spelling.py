@@ -84,8 +84,15 @@ def test_a_version_without_the_flag_gets_its_attention_backend_by_environment(vo
     assert "backend_by_env" in [note.key for note in spelled.notes]
 
 
-def test_dflash2_where_it_is_not_installed_is_refused_with_where_it_is(volta_preset: Preset) -> None:
-    with pytest.raises(SpellingError, match="V100 recipe"):
+def test_without_dflash2_the_engines_own_attention_is_used_and_said(volta_preset: Preset) -> None:
+    without = replace(tools_of("0.19.1", EngineKind.VOLTA), plugins=())
+    spelled = spell(changed(volta_preset, quantization="none"), without)
+    assert not {"--attention-backend", "--gdn-prefill-backend"} & options(spelled).keys()
+    assert "no_dflash2_attention" in [note.key for note in spelled.notes]
+
+
+def test_nvfp4_on_a_v100_without_dflash2_is_refused_before_the_engine_does(volta_preset: Preset) -> None:
+    with pytest.raises(SpellingError, match="NVFP4 weights on a V100.*unquantized"):
         spell(volta_preset, replace(tools_of("0.19.1", EngineKind.VOLTA), plugins=()))
 
 
