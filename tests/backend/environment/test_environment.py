@@ -1,6 +1,8 @@
 """Engine environments on disk: what their records tell, and what broken ones do not disturb."""
 
+import json
 import logging
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,7 +10,10 @@ import pytest
 
 from backend.environment.environment import (
     EngineEnvironment,
+    EnvironmentKind,
     EnvironmentState,
+    Lack,
+    LackKey,
     find_environment,
     list_environments,
     read_environment,
@@ -94,3 +99,51 @@ def test_paths_lie_in_its_folder() -> None:
     environment = EngineEnvironment("abcd2345", "cpu", Path("/s/environments/abcd2345"), EnvironmentState.READY)
     assert environment.python == Path("/s/environments/abcd2345/venv/bin/python")
     assert environment.install_log.parent == environment.probe_file.parent == environment.folder
+
+
+def test_records_of_all_kinds_come_back(state_folder: StateFolder) -> None:
+    kinds = (
+        {"kind": EnvironmentKind.PYTHON, "external_python": Path(sys.executable)},
+        {"kind": EnvironmentKind.DOCKER, "image": "vllm/vllm-openai:v0.19.1"},
+        {"kind": EnvironmentKind.ADDRESS, "address": "http://10.0.0.5:8000"},
+        {"missing": (Lack(LackKey.NO_CARD, "torch.cuda: no driver"),), "title": "the lab's", "recipe": "v100"},
+    )
+    for number, values in enumerate(kinds):
+        folder = state_folder.environments / f"kind234{number}"
+        folder.mkdir()
+        plain = EngineEnvironment(folder.name, "", folder, EnvironmentState.READY, ready_at=1.0)
+        written = replace(plain, **values)  # type: ignore[arg-type]
+        write_environment(written)
+        found = read_environment(folder)
+        expected = written if written.kind is not EnvironmentKind.MANAGED else replace(written, state=found.state)
+        assert replace(found, reason="") == expected
+
+
+def test_record_of_an_earlier_release_is_one_that_we_installed(state_folder: StateFolder) -> None:
+    folder = make_environment(state_folder.environments / "oldd2345", {}).folder
+    old = {
+        "recipe": "cpu", "state": "ready", "step": "", "reason": "", "fingerprint": "f", "ready_at": 1796125697.7,
+        "requirements_sha256": "4411", "versions": {"python": "3.11.7", "torch": "2.13.0+cpu", "vllm": "0.32.0"},
+    }  # fmt: skip
+    (folder / "environment.json").write_text(json.dumps(old))
+    environment = read_environment(folder)
+    assert (environment.kind, environment.state) == (EnvironmentKind.MANAGED, EnvironmentState.READY)
+    assert (environment.title, environment.missing, environment.external_python) == ("", (), None)
+    assert environment.versions["vllm"] == "0.32.0"
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{"kind": "python"}, {"kind": "python", "external_python": "bin/python"}, {"kind": "docker"}, {"kind": "address"}],
+)
+def test_record_that_does_not_say_which_is_left_out(state_folder: StateFolder, values: dict[str, str]) -> None:
+    folder = state_folder.environments / "half2345"
+    folder.mkdir()
+    (folder / "environment.json").write_text(json.dumps({"recipe": "", "state": "ready", **values}))
+    assert list_environments(state_folder) == ()
+
+
+def test_image_has_no_python_here() -> None:
+    image = EngineEnvironment("i", "", Path("/e/i"), EnvironmentState.READY, kind=EnvironmentKind.DOCKER, image="a:1")
+    with pytest.raises(LookupError):
+        _ = image.python

@@ -17,9 +17,9 @@ import pytest
 from backend.environment.environment import EngineEnvironment, EnvironmentState, environments_in, read_environment
 from backend.errors import SetupError
 from backend.setup.console import Console
-from backend.setup.engine_environment import EngineInstaller, current_environment
+from backend.setup.engine_environment import EngineInstaller, current_environment, requirements_sha256
 from backend.setup.pip_access import PipAccess
-from backend.setup.recipe import CPU_RECIPE, PipInstall, Recipe
+from backend.setup.recipe import CPU_RECIPE, RECIPES, Footprint, PipInstall, Recipe, TorchBuild
 from backend.setup.setup_lock import setup_lock
 from tests.fakes.wheelhouse import Wheelhouse
 
@@ -196,6 +196,34 @@ def test_second_setup_at_the_same_time_is_refused_naming_the_first(
     assert environments_in(environments) == ()
 
 
+def test_disk_that_is_too_small_is_said_with_what_is_missing(
+    tmp_path: Path, repository: Path, wheels: Wheelhouse
+) -> None:
+    greedy = replace(RECIPE, footprints={TorchBuild.CPU: Footprint(download_bytes=10**15, disk_bytes=2 * 10**15)})
+    environments = tmp_path / "environments"
+    with pytest.raises(SetupError, match=r"about \d+.* GB are needed .* are free, .* GB are missing"):
+        installer(repository, environments, wheels, recipe=greedy).install_in_turn(
+            on_wait=lambda: None, build=lambda: TorchBuild.CPU
+        )
+    failed = only(environments)
+    assert failed.state is EnvironmentState.FAILED
+    assert "are missing" in failed.reason
+    assert not failed.venv.exists()
+
+
+def test_changed_kernels_make_an_environment_outdated(tmp_path: Path, wheels: Wheelhouse) -> None:
+    repository = with_requirements(tmp_path, "torch==2.13.0")
+    (repository / "kernels/build").mkdir(parents=True)
+    source = repository / "kernels/decode.cu"
+    source.write_text("a")
+    recipe = replace(RECIPE, kernels="kernels")
+    before = requirements_sha256(recipe, repository)
+    (repository / "kernels/build/decode.o").write_text("left by a build")
+    assert requirements_sha256(recipe, repository) == before
+    source.write_text("b")
+    assert requirements_sha256(recipe, repository) != before
+
+
 @pytest.fixture
 def started_setup(tmp_path: Path, wheels: Wheelhouse) -> Iterator[Callable[[], "subprocess.Popen[bytes]"]]:
     """Starts a setup of a recipe with a large package, as a process of its own."""
@@ -255,6 +283,11 @@ def test_record_is_json_that_a_person_can_read(pristine: Path) -> None:
     assert read_environment(folder) == only(pristine)
 
 
-def test_pinned_torch_of_the_recipe_is_that_of_its_requirements() -> None:
-    lines = (ROOT / CPU_RECIPE.requirements).read_text().splitlines()
-    assert CPU_RECIPE.torch in [line.split()[0] for line in lines if line and not line.startswith("#")]
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.name)
+def test_packages_that_a_recipe_names_are_pinned_in_its_requirements(recipe: Recipe) -> None:
+    lines = (ROOT / recipe.requirements).read_text().splitlines()
+    pins = [line.split()[0] for line in lines if line and not line.startswith("#")]
+    named = [word for install in recipe.installs for word in install.arguments if word[0] not in "-{"]
+    assert recipe.torch in pins
+    assert set(named) <= {pin.partition("==")[0] for pin in pins}
+    assert all("==" in pin for pin in pins)
