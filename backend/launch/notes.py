@@ -72,8 +72,8 @@ WORDS: Mapping[str, tuple[str, str]] = {
         "省去了 --{flag}：它控制的功能已从 vLLM 中移除，也无需替代。",
     ),
     "is_default": (
-        "--{flag} was left out: vLLM always does this now.",
-        "省去了 --{flag}：现在的 vLLM 总是如此。",
+        "--{flag} was left out: vLLM does this by itself now.",
+        "省去了 --{flag}：现在的 vLLM 默认如此。",
     ),
     "already_set": (
         "--{flag} was left out: --{replacement} is set already.",
