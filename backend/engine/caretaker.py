@@ -85,6 +85,10 @@ class Caretaker:
             log.info("engine %s crashed and is started again at %.0f", self._engine.engine_id, self._state.restart_at)
             self._plan_restart(self._state.restart_at)
 
+    def note_refusal(self) -> None:
+        """A start without a person was refused before a process began."""
+        self._keep(self._state.refused())
+
     def touch(self) -> None:
         """A person starts or stops the engine: whatever was pending is dropped."""
         self._cancel()
@@ -111,7 +115,7 @@ class Caretaker:
             await self._engine.start(spec)
         except LaunchError as err:
             log.warning("engine %s is not started again: %s", self._engine.engine_id, err)
-            self._keep(self._state.refused())
+            self.note_refusal()
 
     def _cancel(self) -> None:
         if self._restarting is not None and self._restarting is not asyncio.current_task():

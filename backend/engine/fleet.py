@@ -125,11 +125,15 @@ class Fleet:
         await engine.stop(grace_s=grace_s)
 
     async def stop_and_wait(self, engine_id: str, *, grace_s: float = DEFAULT_GRACE_S) -> None:
-        """stop() that also answers for the memory: raises LaunchError when it is not free within a minute."""
+        """stop() that also answers for the memory: raises LaunchError when it is not free within a minute.
+
+        Of an engine that does not run nothing is waited for.
+        """
+        engine = self._engine(engine_id)
+        was_running = engine.status.state in RUNNING_STATES
         await self.stop(engine_id, grace_s=grace_s)
-        status = self._engine(engine_id).status
-        if status.run is not None and self._engine(engine_id).was_told_to_end and status.reason:
-            raise LaunchError(status.reason, hint=status.hint)
+        if was_running and engine.was_told_to_end and engine.status.reason:
+            raise LaunchError(engine.status.reason, hint=engine.status.hint)
 
     async def restart(self, engine_id: str) -> None:
         """Stop an engine, wait until its memory is free, and start the same again; one that does not run is started.
@@ -139,9 +143,7 @@ class Fleet:
         engine = self._engine(engine_id)
         if engine.spec is None:
             raise LaunchError(f"Engine {engine_id} has never run.", hint="Start a preset instead.")
-        if engine.status.state in RUNNING_STATES:
-            await self.stop_and_wait(engine_id)
-        self._caretakers[engine_id].touch()
+        await self.stop_and_wait(engine_id)
         await engine.start(engine.spec)
 
     def care(self, engine_id: str) -> Care:
@@ -205,6 +207,7 @@ class Fleet:
                 await engine.start(engine.spec)
             except LaunchError as err:
                 log.warning("engine %s is not started at boot: %s", engine_id, err)
+                self._caretakers[engine_id].note_refusal()
 
     async def _end_autostart(self) -> None:
         if self._autostarting is not None:

@@ -111,40 +111,42 @@ class EngineWatch:
         `began_at` is when the run was spawned, on the clock given.
         """
         probe = HealthProbe(f"{self._spec.base_url}/health", timeout_s=self._timing.health_timeout_s)
-        gauges = RunGauges(
+        gauges, guard = self._gauges(), self._guard(began_at)
+        state = EngineState.STARTING
+        next_question = self._clock()
+        try:
+            while True:
+                lines = self._log.poll()
+                is_serving = state is EngineState.READY
+                healthy = await self._is_healthy(probe, is_starting=state is EngineState.STARTING)
+                status = self._report(Sighting(lines, healthy, probe.failures, gauges.look(is_serving=is_serving)))
+                state, is_starting = status.state, status.state is EngineState.STARTING
+                if not self._run.is_alive():
+                    return None
+                if is_starting and status.progress and (overdue := guard.look(status.progress, lines)):
+                    return overdue
+                if is_starting or self._clock() >= next_question:
+                    probe.ask()
+                    next_question = self._clock() + self._timing.health_every_s
+                await asyncio.sleep(self._timing.busy_poll_s if is_starting else self._timing.calm_poll_s)
+        finally:
+            await probe.close()
+            await gauges.close()
+
+    async def _is_healthy(self, probe: HealthProbe, *, is_starting: bool) -> bool | None:
+        """The last answer; the one that makes an engine ready has to come from the engine itself."""
+        if probe.is_healthy and is_starting:
+            return await asyncio.to_thread(self._answers_itself)
+        return probe.is_healthy
+
+    def _gauges(self) -> RunGauges:
+        return RunGauges(
             self._run,
             base_url=self._spec.base_url,
             cards=self._cards,
             every_s=self._timing.gauges_every_s,
             clock=self._clock,
         )
-        guard = self._guard(began_at)
-        next_question = self._clock()
-        status: EngineStatus | None = None
-        try:
-            while True:
-                is_starting = status is None or status.state is EngineState.STARTING
-                healthy = probe.is_healthy
-                if healthy and is_starting:
-                    healthy = await asyncio.to_thread(self._answers_itself)
-                is_serving = status is not None and status.state is EngineState.READY
-                lines = self._log.poll()
-                status = self._report(Sighting(lines, healthy, probe.failures, gauges.look(is_serving=is_serving)))
-                is_starting = status.state is EngineState.STARTING
-                if not self._run.is_alive():
-                    return None
-                if is_starting and status.progress is not None:
-                    overdue = guard.look(status.progress, lines)
-                    if overdue is not None:
-                        return overdue
-                now = self._clock()
-                if is_starting or now >= next_question:
-                    probe.ask()
-                    next_question = now + self._timing.health_every_s
-                await asyncio.sleep(self._timing.busy_poll_s if is_starting else self._timing.calm_poll_s)
-        finally:
-            await probe.close()
-            await gauges.close()
 
     def _guard(self, began_at: float) -> StartGuard:
         return StartGuard(

@@ -208,6 +208,16 @@ class TestAfterABoot:
             status = fleet.engines[engine.engine_id].status
             assert (status.state, status.run, status.restart_at) == (EngineState.FAILED, 1, None)
 
+    async def test_a_start_that_is_refused_is_told(self, tmp_path: Path) -> None:
+        async with panel(tmp_path, stop=True) as fleet:
+            engine = await launched(fleet, care=Care(autostart=True))
+        assert engine.spec is not None
+        another_boot(tmp_path)
+        server = await asyncio.start_server(lambda _r, _w: None, "127.0.0.1", engine.spec.port)
+        async with server, panel(tmp_path, stop=True) as fleet:
+            status_of = fleet.engines[engine.engine_id]
+            await eventually(lambda: status_of.status.gave_up is GaveUp.REFUSED, what="the refusal")
+
     async def test_an_unreadable_boot_file_starts_nothing(self, tmp_path: Path) -> None:
         async with panel(tmp_path, stop=True) as fleet:
             engine = await launched(fleet, care=Care(autostart=True))

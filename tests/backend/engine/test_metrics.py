@@ -46,10 +46,11 @@ def test_the_old_name_of_the_cache_is_known() -> None:
     assert parse_metrics("vllm:gpu_cache_usage_perc 0.5\n", taken_at=0.0).kv_use == 0.5
 
 
-def test_another_programs_metrics_tell_nothing_and_no_metrics_are_an_error() -> None:
+def test_another_programs_metrics_tell_nothing_and_a_malformed_line_is_an_error() -> None:
     assert parse_metrics("process_cpu_seconds_total 5\n", taken_at=0.0) == MetricsSample(0.0)
+    assert parse_metrics("<html>what {is this", taken_at=0.0) == MetricsSample(0.0)
     with pytest.raises(ValueError):
-        parse_metrics("<html>what {is this", taken_at=0.0)
+        parse_metrics("vllm:num_requests_running many\n", taken_at=0.0)
 
 
 @asynccontextmanager
