@@ -6,6 +6,8 @@ import json
 import os
 import signal
 import stat
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -128,6 +130,44 @@ async def test_installation_ends_with_its_panel_and_the_next_one_offers_to_resum
         assert view is not None and view.install is not None
         assert view.install.state is InstallState.INTERRUPTED
         assert view.install.title == "install torch"
+
+
+async def test_kill_9_of_the_panel_ends_its_installer_and_pip(
+    tmp_path: Path, checkout: Path, wheels: Wheelhouse
+) -> None:
+    folder = tmp_path / "environments"
+    code = (
+        "import asyncio\n"
+        "from pathlib import Path\n"
+        "from backend.environment.environments import Environments\n"
+        "async def main():\n"
+        f"    one = Environments(Path({str(folder)!r}), repository=Path({str(checkout)!r}), on_change=lambda: None)\n"
+        "    await one.open()\n"
+        f"    await one.install({INSTALLED!r})\n"
+        "    await asyncio.sleep(600)\n"
+        "asyncio.run(main())\n"
+    )
+    panel = subprocess.Popen((sys.executable, "-c", code), cwd=checkout, env=environ_for(wheels))
+    try:
+        deadline = time.monotonic() + DEADLINE_S
+        while not list(folder.glob("*/venv/lib/*/site-packages/torch.py")):
+            assert panel.poll() is None and time.monotonic() < deadline
+            await asyncio.sleep(0.02)
+        assert living_in(folder) != []
+    finally:
+        panel.kill()
+        panel.wait(timeout=10)
+    deadline = time.monotonic() + 10
+    while living_in(folder):
+        assert time.monotonic() < deadline, "the installer outlives its panel"
+        await asyncio.sleep(0.02)
+    async with opened(folder, checkout, wheels) as environments:
+        (view,) = environments.views
+        assert view.install is not None and view.install.state is InstallState.INTERRUPTED
+        await environments.resume(view.environment.id)
+        await view_when(
+            environments, view.environment.id, lambda view: view.environment.state is EnvironmentState.READY
+        )
 
 
 async def test_installer_that_is_killed_is_said_to_have_failed(environments: Environments, tmp_path: Path) -> None:

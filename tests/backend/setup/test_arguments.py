@@ -59,7 +59,17 @@ def test_passed_on_words_mean_the_same_call() -> None:
     assert not any("m.example" in word for word in words), "a URL that may hold a password is visible in ps"
 
 
-@pytest.mark.parametrize("argv", [[], ["fly"], ["run", "--prot", "1"], ["run", "--pan"]])
+def test_install_names_a_recipe_and_passes_it_on() -> None:
+    arguments = read_arguments(["install", "v100", "--yes"], {"HOME": "/h"})
+    assert (arguments.command, arguments.recipe, arguments.assume_yes) == ("install", "v100", True)
+    again = read_arguments(arguments.words(is_announced=False), {"HOME": "/h"})
+    assert (again.command, again.recipe) == ("install", "v100")
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [[], ["fly"], ["run", "--prot", "1"], ["run", "--pan"], ["install"], ["install", "h100"], ["run", "v100"]],
+)
 def test_unknown_commands_and_options_end_with_code_2(argv: list[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         read_arguments(argv, {"HOME": "/h"})
