@@ -44,6 +44,13 @@ CASES: tuple[tuple[str, int, str, dict[str, str], tuple[Fix, ...]], ...] = (
         {"context": "32768", "limit": "8192"},
         (Fix(FixKind.CONTEXT, "8192"),),
     ),
+    (
+        "kv_too_small",
+        1,
+        "kv_too_small",
+        {"context": "2048", "needed": "0.09", "limit": "416"},
+        (Fix(FixKind.CONTEXT, "416"), Fix(FixKind.KV_CACHE_GIB, "0.25")),
+    ),
     ("kv_too_big", 1, "kv_too_big", {"requested": "4000.0"}, (Fix(FixKind.KV_CACHE_GIB, "8.75"),)),
     ("weights_truncated", 1, "weights_corrupt", {}, ()),
     ("weights_garbage", 1, "weights_corrupt", {}, ()),
