@@ -139,11 +139,15 @@ class Launcher:
         preset = self._shelf.by_name(name)
         if any(offer.running for offer in self.offers() if offer.preset.name == name):
             raise LaunchError(f"{preset.title.en} runs already.", hint="Stop it first to start it anew.")
-        gpus = choose_cards(preset, self._cards().cards, taken=self._taken_cards(), wanted=adjustments.gpus)
+        gpus = self.cards_for(preset.adjusted(adjustments), adjustments)
         port = adjustments.port or self._fleet.claim_port(preset.name)
         spec = await asyncio.to_thread(self.plan, preset, port=port, adjustments=adjustments, gpus=gpus)
         log.info("start %s on port %s, asked by %s", name, spec.port, viewer.user)
         return await self._fleet.launch(spec)
+
+    def cards_for(self, preset: Preset, adjustments: Adjustments) -> tuple[GpuChoice, ...]:
+        """The cards a launch would get now. Raises LaunchError where there are too few."""
+        return choose_cards(preset, self._cards().cards, taken=self._taken_cards(), wanted=adjustments.cards)
 
     def _taken_cards(self) -> frozenset[str]:
         """UUIDs of the cards that running engines have."""

@@ -1,11 +1,18 @@
 """What a person changes about a preset for one launch, and what a failure's button changes."""
 
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from backend.errors import LaunchError
 from backend.failure.failure import Fix, FixKind
 
+NO_SPECULATION = "off"
+Flag = bool | int | float | str | tuple[str, ...]
+
+_NOT_KEYS = frozenset(
+    ("environment", "cards", "host", "port", "dropped_flags", "flags", "env", "speculation", "speculation_tokens")
+)
 _FIELDS = {
     FixKind.CONTEXT: ("context", int),
     FixKind.MEMORY_UTILIZATION: ("memory_utilization", float),
@@ -31,8 +38,22 @@ class Adjustments:
     dtype: str | None = None
     quantization: str | None = None
     gpus: int | None = None
+    parallel: str | None = None  # "tensor" or "pipeline"
     eager: bool | None = None
+    prefix_caching: bool | None = None
+    chunked_prefill: bool | None = None
+    kv_cache_dtype: str | None = None
+    cpu_offload_gib: float | None = None
+    kv_offload_gib: float | None = None
+    attention_backend: str | None = None
+    served_name: str | None = None
+    speculation: str | None = None  # NO_SPECULATION, or a method that needs no second model
+    speculation_tokens: int | None = None
+    flags: Mapping[str, Flag] = field(default_factory=dict)  # further flags, beside the preset's own
+    env: Mapping[str, str] = field(default_factory=dict)
     environment: str | None = None  # id of an engine environment, or the recipe that makes one
+    cards: tuple[str, ...] = ()  # UUIDs; empty: the panel picks them
+    host: str | None = None  # None: this machine only
     port: int | None = None  # None: one the panel picks
     dropped_flags: tuple[str, ...] = ()  # flags of the preset to leave out, without their dashes
 
@@ -63,10 +84,14 @@ class Adjustments:
         return replace(self, **changed)
 
     def changes(self) -> dict[str, Any]:
-        """The preset's keys that get another value, by name. Environment and port are not the preset's."""
-        own = ("environment", "port", "dropped_flags")
-        values = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in own}
+        """The preset's keys that simply get another value, by name. Not those that are merged or are no key of it."""
+        values = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in _NOT_KEYS}
         return {name: value for name, value in values.items() if value is not None}
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is changed."""
+        return self == Adjustments()
 
 
 def _number(fix: Fix, kind: type[int] | type[float]) -> int | float:

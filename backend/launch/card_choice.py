@@ -10,14 +10,16 @@ from backend.reading import Missing
 
 
 def choose_cards(
-    preset: Preset, cards: Sequence[GpuCard], *, taken: Collection[str], wanted: int | None = None
+    preset: Preset, cards: Sequence[GpuCard], *, taken: Collection[str], wanted: Sequence[str] = ()
 ) -> tuple[GpuChoice, ...]:
-    """The cards for a preset; `wanted` overrides how many. Empty where it needs none, or no card can be read.
+    """The cards for a preset. `wanted`: UUIDs a person chose. Empty where it needs none, or no card can be read.
 
     Raises:
-        LaunchError: fewer cards are free than it needs; says how many, and what the others do.
+        LaunchError: fewer cards are free than it needs, or one that was chosen does not answer; says what the others do.
     """
-    needed = preset.gpus if wanted is None else wanted
+    needed = preset.gpus
+    if wanted:
+        return tuple(_chosen(uuid, cards) for uuid in wanted)
     if not needed or not cards:
         return ()
     answering = [card.snapshot for card in cards if card.state is GpuCardState.OK and card.snapshot is not None]
@@ -29,6 +31,16 @@ def choose_cards(
         )
     chosen = sorted(free, key=_free_bytes, reverse=True)[:needed]
     return tuple(GpuChoice(one.uuid, one.index) for one in sorted(chosen, key=lambda one: one.index))
+
+
+def _chosen(uuid: str, cards: Sequence[GpuCard]) -> GpuChoice:
+    """A card that a person chose, whoever else uses it: the preflight says so, and they decide."""
+    for card in cards:
+        if card.snapshot is not None and card.snapshot.uuid == uuid:
+            if card.state is GpuCardState.OK:
+                return GpuChoice(uuid, card.snapshot.index)
+            raise LaunchError(f"The card {card.snapshot.name} ({uuid}) is {card.state}.", hint="Choose another card.")
+    raise LaunchError(f"There is no card {uuid[:60]} now.", hint="Choose among those that the bar shows.")
 
 
 def _free_bytes(snapshot: GpuSnapshot) -> int:

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from pydantic_core import PydanticCustomError
 
 from backend.errors import LaunchError
-from backend.launch.adjustments import Adjustments
+from backend.launch.adjustments import NO_SPECULATION, Adjustments
 from backend.launch.engine_kind import EngineKind
 
 Dtype = Literal["auto", "float32", "float16", "bfloat16"]
@@ -23,6 +23,7 @@ DFLASH2 = "dflash2"  # as attention_backend: this project's kernels, which vLLM 
 BFLOAT16_CAPABILITY = (8, 0)
 FP8_KV_CAPABILITY = (8, 9)
 CUDA_CAPABILITY = (7, 5)
+DEFAULT_GUESSED_TOKENS = 2
 
 INTENT_FLAGS: Mapping[str, str] = {
     "dtype": "dtype",
@@ -332,8 +333,10 @@ class Preset(_Strict):
             if key in Preset.model_fields and not Preset.model_fields[key].is_required():
                 changes[key] = Preset.model_fields[key].default
         kept = {name: value for name, value in self.flags.items() if _plain(name) not in dropped}
-        if len(kept) < len(self.flags):
-            changes["flags"] = kept
+        changes["flags"] = {**kept, **adjustments.flags}
+        changes["env"] = {**self.env, **adjustments.env}
+        if adjustments.speculation is not None or adjustments.speculation_tokens is not None:
+            changes["speculation"] = self._other_speculation(adjustments)
         values = {name: getattr(self, name) for name in Preset.model_fields}
         try:
             return Preset.model_validate({**values, **changes})
@@ -341,6 +344,17 @@ class Preset(_Strict):
             problem = err.errors(include_url=False, include_input=False)[0]
             key = str(problem.get("ctx", {}).get("key") or ".".join(str(part) for part in problem["loc"]))
             raise LaunchError(f"{self.title.en} cannot be changed so: {key}: {problem['msg']}.") from err
+
+    def _other_speculation(self, adjustments: Adjustments) -> dict[str, Any] | None:
+        """Another method forgets what only the preset's own had: its second model, its lookup."""
+        if adjustments.speculation == NO_SPECULATION:
+            return None
+        own = self.speculation
+        method = adjustments.speculation or (own.method if own else "mtp")
+        tokens = adjustments.speculation_tokens or (own.tokens if own else DEFAULT_GUESSED_TOKENS)
+        if own is not None and own.method == method:
+            return {**own.model_dump(), "tokens": tokens}
+        return {"method": method, "tokens": tokens}
 
 
 def _plain(flag: str) -> str:

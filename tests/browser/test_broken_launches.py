@@ -16,6 +16,7 @@ from tests.panel_process import PanelProcess, wait_until
 
 AT_ONCE = 3  # engines that start at the same time: two cores, and 1 GB each
 FAILED_TIMEOUT_S = 240.0
+LOOK_TIMEOUT_S = 180.0
 NUMBERS = {broken.name: number for number, broken in enumerate(BROKEN_LAUNCHES)}
 
 
@@ -42,10 +43,18 @@ class Board:
         frames = [frame for frame in self._tab.frames if frame["type"] == "slot" and frame["slot"] == slot]
         return frames[-1]["html"] if frames else ""
 
+    async def wait_for_environment(self) -> None:
+        """Until the panel has looked at the lab's own Python."""
+        async with asyncio.timeout(LOOK_TIMEOUT_S):
+            while "runs on the CPU" not in self.html("environment/lab"):
+                await asyncio.sleep(0.1)
+
     async def wait_for_engine(self, title: str) -> str:
         """The id of the engine whose card has this title."""
         async with asyncio.timeout(60):
             while True:
+                refused = [frame["text"] for frame in self._tab.frames if frame["type"] == "toast"]
+                assert refused == []
                 for frame in self._tab.frames:
                     if (
                         frame["type"] == "slot"
@@ -89,9 +98,11 @@ async def listen(tab: LiveClient) -> None:
 async def test_twelve_failures_of_real_engines_are_each_explained_rightly(panel: PanelProcess) -> None:
     async with LiveClient(panel.address) as tab:
         listening = asyncio.create_task(listen(tab))
+        await Board(tab).wait_for_environment()
         turns = asyncio.Semaphore(AT_ONCE)
         wrong = await asyncio.gather(*(provoke(broken, panel, tab, turns) for broken in BROKEN_LAUNCHES))
         listening.cancel()
+        await asyncio.wait({listening})
     assert [words for words in wrong if words] == []
     assert panel.engine_processes() == []
 

@@ -20,7 +20,7 @@ import yaml
 
 from backend.environment.environment import EngineEnvironment, EnvironmentKind, EnvironmentState, write_environment
 from backend.state_folder import StateFolder
-from tests.panel_process import PanelProcess
+from tests.panel_process import PanelProcess, wait_until
 
 GIB_KIB = 1024 * 1024
 WRAPPER = """\
@@ -77,8 +77,9 @@ def take_port(panel: PanelProcess, engine_id: str) -> None:
 
 def kill_leader(panel: PanelProcess, engine_id: str) -> None:
     """What an administrator's `kill -9` does."""
-    path = next((panel.home / "engines" / engine_id / "runs").glob("*/process.json"))
-    time.sleep(3)
+    path = panel.home / "engines" / engine_id / "runs" / "1" / "process.json"
+    wait_until(path.exists, 30, "the engine did not come to life")
+    time.sleep(3)  # into its start
     os.kill(json.loads(path.read_text())["leader"]["pid"], signal.SIGKILL)
 
 

@@ -63,6 +63,13 @@ def test_without_readable_cards_or_need_nothing_is_chosen() -> None:
     assert chosen(read_preset(PRESETS / "smollm2-135m-cpu.yaml"), card(0)) == []
 
 
-def test_a_changed_number_of_cards_counts() -> None:
-    cards = (card(0), card(1))
-    assert len(choose_cards(ONE_CARD, cards, taken=(), wanted=2)) == 2
+def test_a_card_that_a_person_chose_is_taken_whoever_else_uses_it() -> None:
+    cards = (card(0, used_gib=31), card(1))
+    assert [one.uuid for one in choose_cards(ONE_CARD, cards, taken=("GPU-0",), wanted=("GPU-0",))] == ["GPU-0"]
+
+
+def test_a_chosen_card_that_is_lost_or_gone_is_named() -> None:
+    with pytest.raises(LaunchError, match="GPU-0.*is lost"):
+        choose_cards(ONE_CARD, (card(0, state=GpuCardState.LOST),), taken=(), wanted=("GPU-0",))
+    with pytest.raises(LaunchError, match="no card GPU-9"):
+        choose_cards(ONE_CARD, (card(0),), taken=(), wanted=("GPU-9",))
