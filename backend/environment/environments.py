@@ -103,7 +103,7 @@ class Environments:
         return None if poller is None else poller.key
 
     def recipes(self) -> tuple[RecipeOffer, ...]:
-        """What the installer offers, as of a few seconds ago."""
+        """What the installer offers, as of a few seconds ago; empty for a moment after open()."""
         return self._offers
 
     def tools(self, kind: EngineKind, environment_id: str | None = None) -> EngineTools:
@@ -279,9 +279,16 @@ class Environments:
                     self._begin(self._looks.look(environment))
                 if environment.kind is EnvironmentKind.MANAGED and environment.id not in self._bytes:
                     self._begin(self._count(environment.id))
-            if with_offers or not self._offers or before != (self._records, self._busy):
-                self._offers = await asyncio.to_thread(self._folder.offers, environ=self._environ)
-                self._on_change()
+            has_changed = before != (self._records, self._busy)
+        if has_changed or with_offers:
+            self._on_change()
+        if has_changed or with_offers or not self._offers:
+            self._begin(self._offer())
+
+    async def _offer(self) -> None:
+        """Counts files of what is begun: a second or two for a large environment on a cold disk."""
+        self._offers = await asyncio.to_thread(self._folder.offers, environ=self._environ)
+        self._on_change()
 
     async def _take_addresses(self, reading: FolderReading) -> None:
         addresses = {one.id: one for one in reading.environments if one.kind is EnvironmentKind.ADDRESS}

@@ -132,30 +132,32 @@ class EnvironmentsFolder:
         return tuple(self._offer(recipe, environ) for recipe in RECIPES)
 
     def _offer(self, recipe: Recipe, environ: Mapping[str, str]) -> RecipeOffer:
-        begun = begun_environment(self.folder, recipe)
-        target = begun.folder if begun is not None else self.folder / "new"
-        disks = space_plan(recipe, TorchBuild.UNKNOWN, target, environ=environ).disks()
-        shortfall = sum(disk.short_bytes for disk in disks)
-        free = shutil.disk_usage(nearest_existing(self.folder)).free
+        ready = current_environment(self.folder, recipe, self.repository)
+        need, shortfall = (0, 0) if ready is not None else self._space(recipe, environ)
         obstacle = ""
         try:
             base_python_for(recipe, self.repository)
         except SetupError as err:
             obstacle = str(err)
         if shortfall and not obstacle:
-            need = sum(disk.need_bytes for disk in disks)
             obstacle = (
                 f"The disk is too small: about {size(need)} are needed while installing, {size(shortfall)} are missing."
             )
-        ready = current_environment(self.folder, recipe, self.repository)
         return RecipeOffer(
             recipe=recipe,
             footprint=recipe.footprint(TorchBuild.UNKNOWN),
-            free_bytes=free,
+            free_bytes=shutil.disk_usage(nearest_existing(self.folder)).free,
             shortfall_bytes=shortfall,
             obstacle=obstacle,
             ready=None if ready is None else ready.id,
         )
+
+    def _space(self, recipe: Recipe, environ: Mapping[str, str]) -> tuple[int, int]:
+        """Bytes that installing takes at its height, and how many of them are missing."""
+        begun = begun_environment(self.folder, recipe)
+        target = begun.folder if begun is not None else self.folder / "new"
+        disks = space_plan(recipe, TorchBuild.UNKNOWN, target, environ=environ).disks()
+        return sum(disk.need_bytes for disk in disks), sum(disk.short_bytes for disk in disks)
 
     def _candidate(self, kind: EnvironmentKind, title: str) -> EngineEnvironment:
         identifier = new_id()
