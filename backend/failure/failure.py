@@ -27,6 +27,13 @@ class FixKind(StrEnum):
     QUANTIZATION = "quantization"  # "none"
     EAGER = "eager"  # "true": no CUDA graphs, no compilation
     ENVIRONMENT = "environment"  # the recipe of another environment: "v100"
+    PARALLEL = "parallel"  # how several cards share: "pipeline"
+    CARDS = "cards"  # other cards: their UUIDs, with commas
+    KV_CACHE_DTYPE = "kv_cache_dtype"  # "auto"
+    CPU_OFFLOAD_GIB = "cpu_offload_gib"  # GiB of each card's weights: "4"
+    KV_OFFLOAD_GIB = "kv_offload_gib"  # GiB: "8"
+    PREFIX_CACHING = "prefix_caching"  # "true"
+    HOST = "host"  # "127.0.0.1": this machine only
     RETRY = "retry"  # "": the same once more
 
 

@@ -23,6 +23,11 @@ _FIELDS = {
     FixKind.GPUS: ("gpus", int),
     FixKind.QUANTIZATION: ("quantization", str),
     FixKind.ENVIRONMENT: ("environment", str),
+    FixKind.PARALLEL: ("parallel", str),
+    FixKind.KV_CACHE_DTYPE: ("kv_cache_dtype", str),
+    FixKind.CPU_OFFLOAD_GIB: ("cpu_offload_gib", float),
+    FixKind.KV_OFFLOAD_GIB: ("kv_offload_gib", float),
+    FixKind.HOST: ("host", str),
 }
 
 
@@ -77,6 +82,10 @@ class Adjustments:
             return self
         if fix.kind is FixKind.EAGER:
             return replace(self, eager=fix.value != "false")
+        if fix.kind is FixKind.PREFIX_CACHING:
+            return replace(self, prefix_caching=fix.value != "false")
+        if fix.kind is FixKind.CARDS:
+            return replace(self, cards=tuple(uuid for uuid in fix.value.split(",") if uuid))
         name, kind = _FIELDS[fix.kind]
         if not fix.value:
             raise LaunchError(f"This fix names no new value for {name}.")

@@ -84,6 +84,13 @@ WORDS: dict[str, tuple[str, str]] = {
     "fix.quantization": ("Start with quantization {value}", "以量化方式 {value} 启动"),
     "fix.eager": ("Start without graphs and compilation", "关闭图捕获和编译后启动"),
     "fix.environment": ("Use the environment {value}", "改用运行环境 {value}"),
+    "fix.parallel": ("Share the cards by {value}", "显卡改用 {value} 并行"),
+    "fix.cards": ("Use other cards", "换用其他显卡"),
+    "fix.kv_cache_dtype": ("Start with KV cache format {value}", "以 KV 缓存格式 {value} 启动"),
+    "fix.cpu_offload_gib": ("Start with {value} GiB of weights in main memory", "把 {value} GiB 权重放入内存后启动"),
+    "fix.kv_offload_gib": ("Start with {value} GiB of KV cache in main memory", "把 {value} GiB KV 缓存放入内存后启动"),
+    "fix.prefix_caching": ("Start with prefix caching: {value}", "以前缀缓存 {value} 启动"),
+    "fix.host": ("Listen on {value}", "改为监听 {value}"),
     "fix.retry": ("Start again", "重新启动"),
     # how a stop goes on: one for each StopPhase
     "stop.ending": ("Ending its processes", "正在结束进程"),
