@@ -140,6 +140,7 @@ def layout_of(facts: ModelFacts, wish: FitWish, *, card_bytes: int) -> KvLayout:
         guessing_layers=facts.mtp_layers if wish.uses_mtp else 0,
         hybrid_manager=hybrid,
         fp8_mla=kv_dtype == "fp8_ds_mla",
+        matrix_bytes=4 if wish.wide_states and rules.wide_states_on_cpu else None,
     )
     return kv_layout(facts, settings)
 

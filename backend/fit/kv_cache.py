@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from backend.fit.element import ceil_div
-from backend.fit.kv_layout import KvLayout, LayerGroup
+from backend.fit.kv_layout import KvLayout, LayerGroup, state_bytes
 from backend.fit.kv_rules import KvReporting
-from backend.fit.layers import LayerKind
+from backend.fit.layers import LayerKind, RecurrentKind
 from backend.fit.model_facts import ModelFacts
 
 
@@ -68,12 +68,7 @@ def kv_per_token(facts: ModelFacts, layout: KvLayout) -> KvPerToken:
         size = layer.bytes_per_token(element_bytes=settings.element_bytes, tensor_parallel=settings.tensor_parallel)
         all_layers += size
         growing += size if layer.kind in (LayerKind.FULL, LayerKind.MLA) else 0
-        if layer.state is not None:
-            state += layer.state.state_bytes(
-                element_bytes=settings.model_bytes,
-                tensor_parallel=settings.tensor_parallel,
-                speculative_tokens=settings.speculative_tokens,
-            )
+        state += state_bytes(layer, settings)
     return KvPerToken(growing, all_layers, state)
 
 
@@ -97,8 +92,9 @@ def _state_blocks(group: LayerGroup, layout: KvLayout, context: int) -> int:
     if not layout.caches_states:
         return 1 + guesses
     if settings.rules.keeps_state_a_block and state is not None and state.keeps_every_block:
-        return ceil_div(context, group.spec.block)
-    return 2 + guesses
+        return ceil_div(context, group.spec.block) + (guesses if settings.rules.guesses_beside_blocks else 0)
+    is_mamba2 = state is not None and state.kind is RecurrentKind.MAMBA2
+    return 2 + guesses + (settings.rules.mamba2_checkpoints if is_mamba2 else 0)
 
 
 def _least_block(layout: KvLayout, context: int) -> int:

@@ -14,6 +14,7 @@ from backend.fit.layers import KvLayer, LayerKind
 from backend.fit.model_facts import ModelFacts
 
 _TOKEN_KINDS = frozenset({LayerKind.FULL, LayerKind.MLA})
+_WINDOW_KINDS = frozenset({LayerKind.SLIDING, LayerKind.CHUNKED})
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class KvSettings:
     guessing_layers: int = 0  # attention layers of the model's own multi-token prediction, where it is used
     hybrid_manager: bool | None = None  # None: the engine's own; off: window layers keep everything
     fp8_mla: bool = False  # sparse MLA in its 656-byte format
+    matrix_bytes: int | None = None  # an element of recurrent matrices, where the device decides; None: the model does
 
 
 @dataclass(frozen=True)
@@ -81,35 +83,23 @@ class KvLayout:
 def kv_layout(facts: ModelFacts, settings: KvSettings) -> KvLayout:
     """Lay out this model's KV cache. Pure."""
     layers = [*facts.kv_layers, *_guessing(facts, settings)]
+    refusal = None
     if not _keeps_kinds_apart(layers, settings):
-        layers = [_as_full(layer) for layer in layers]
+        layers, refusal = _made_one_kind(layers)
     caches_states = _caches_states(layers, settings)
     block, page = _block_and_page(layers, settings, caches_states=caches_states)
     specs = {layer: _spec(layer, block, page, settings) for layer in dict.fromkeys(layers)}
     order = [specs[layer] for layer in layers]
     if not order:
         return KvLayout(settings, (), block, 0, caches_states)
-    if _is_uniform(list(specs.values())):
-        groups, per_block, refusal = _one_group(order, settings)
-    else:
-        groups, per_block, refusal = _equal_groups(order, settings)
-    if refusal is None and _is_mixed(layers) and not _allows_mixed(settings):
-        refusal = "one_kind_only"
-    return KvLayout(settings, groups, block, per_block, caches_states, refusal)
+    place = _one_group if _is_uniform(list(specs.values())) else _equal_groups
+    groups, per_block, refused = place(order, settings)
+    return KvLayout(settings, groups, block, per_block, caches_states, refusal or refused)
 
 
 def _guessing(facts: ModelFacts, settings: KvSettings) -> list[KvLayer]:
     attending = [layer for layer in facts.kv_layers if layer.kind in _TOKEN_KINDS]
     return [attending[-1]] * settings.guessing_layers if attending else []
-
-
-def _is_mixed(layers: list[KvLayer]) -> bool:
-    has_state = any(layer.kind is LayerKind.RECURRENT for layer in layers)
-    return has_state and any(layer.kind is not LayerKind.RECURRENT for layer in layers)
-
-
-def _allows_mixed(settings: KvSettings) -> bool:
-    return settings.hybrid_manager is not False
 
 
 def _keeps_kinds_apart(layers: list[KvLayer], settings: KvSettings) -> bool:
@@ -119,10 +109,19 @@ def _keeps_kinds_apart(layers: list[KvLayer], settings: KvSettings) -> bool:
     return not any(layer.kind is LayerKind.CHUNKED for layer in layers)
 
 
-def _as_full(layer: KvLayer) -> KvLayer:
-    if layer.kind in (LayerKind.SLIDING, LayerKind.CHUNKED):
-        return replace(layer, kind=LayerKind.FULL, window=None)
-    return layer
+def _made_one_kind(layers: list[KvLayer]) -> tuple[list[KvLayer], str | None]:
+    """Without the hybrid manager one table serves all layers: beside full layers, those with a window keep everything.
+
+    Gives the layers, and why the engine refuses, if it does.
+    """
+    windows = {(layer.kind, layer.window) for layer in layers if layer.kind in _WINDOW_KINDS}
+    others = {layer.kind for layer in layers} - _WINDOW_KINDS
+    if LayerKind.RECURRENT in others:
+        return layers, "one_kind_only" if windows or len(others) > 1 else None
+    if not others:
+        return layers, "one_kind_only" if len(windows) > 1 else None
+    made = [replace(layer, kind=LayerKind.FULL, window=None) if layer.window else layer for layer in layers]
+    return made, "one_window_only" if len(windows) > 1 else None
 
 
 def _caches_states(layers: list[KvLayer], settings: KvSettings) -> bool:
@@ -137,10 +136,12 @@ def _token_bytes(layer: KvLayer, settings: KvSettings) -> int:
     return layer.bytes_per_token(element_bytes=settings.element_bytes, tensor_parallel=settings.tensor_parallel)
 
 
-def _state_bytes(layer: KvLayer, settings: KvSettings) -> int:
+def state_bytes(layer: KvLayer, settings: KvSettings) -> int:
+    """Bytes of one layer's state of one sequence on one card; 0 for a layer without."""
     if layer.state is None:
         return 0
-    return layer.state.state_bytes(
+    state = layer.state if settings.matrix_bytes is None else replace(layer.state, matrix_bytes=settings.matrix_bytes)
+    return state.state_bytes(
         element_bytes=settings.model_bytes,
         tensor_parallel=settings.tensor_parallel,
         speculative_tokens=settings.speculative_tokens,
@@ -156,12 +157,12 @@ def _block_and_page(layers: list[KvLayer], settings: KvSettings, *, caches_state
     attending = [layer for layer in layers if layer.kind is not LayerKind.RECURRENT]
     only_mla = bool(attending) and all(layer.kind is LayerKind.MLA for layer in attending)
     block = settings.block_size or (rules.mla_block if only_mla else rules.default_block)
-    state = max((_state_bytes(layer, settings) for layer in layers), default=0)
+    state = max((state_bytes(layer, settings) for layer in layers), default=0)
     if not state or not attending:
         return block, 0
     per_token = max(_token_bytes(layer, settings) for layer in attending)
     align = rules.mla_kernel_block if only_mla else rules.kernel_block
-    if rules.pads_pages:
+    if rules.aligns_to_block:
         align = max(align, block)
     recurrent = next(layer.state for layer in layers if layer.state is not None)
     if caches_states and rules.keeps_state_a_block and recurrent.keeps_every_block:
@@ -172,7 +173,7 @@ def _block_and_page(layers: list[KvLayer], settings: KvSettings, *, caches_state
 
 def _spec(layer: KvLayer, block: int, page: int, settings: KvSettings) -> LayerSpec:
     if layer.kind is LayerKind.RECURRENT:
-        return LayerSpec(layer, block, max(page, _state_bytes(layer, settings)))
+        return LayerSpec(layer, block, max(page, state_bytes(layer, settings)))
     return LayerSpec(layer, block, block * _token_bytes(layer, settings))
 
 

@@ -29,6 +29,10 @@ class KvRules:
     mla_block: int  # tokens of a block of a model whose layers are all MLA
     hybrid_prefix_caching: bool  # on by default for models with recurrent layers
     keeps_state_a_block: bool  # Mamba keeps a state for every block of a cached beginning
+    mamba2_checkpoints: int  # states that Mamba-2 keeps of a prompt being read, where beginnings are cached
+    guesses_beside_blocks: bool  # and one more for every guessed token
+    aligns_to_block: bool  # a hybrid's block is a multiple of the block asked for, not only at least as large
+    wide_states_on_cpu: bool  # recurrent matrices are float32 on a CPU with AVX512-BF16
     pads_pages: bool  # pages that do not divide are padded; older versions refuse
     offload_needs_one_kind: bool  # KV offload switches the hybrid KV cache manager off
     graphs_in_budget: bool  # CUDA graphs are taken from what utilization allows
@@ -51,6 +55,10 @@ def kv_rules(version: str | None, engine: EngineKind, *, pipeline_parallel: int 
         mla_block=16,
         hybrid_prefix_caching=is_newest,
         keeps_state_a_block=not is_newest,
+        mamba2_checkpoints=1 if is_newest else 0,
+        guesses_beside_blocks=is_new,
+        aligns_to_block=is_new,
+        wide_states_on_cpu=is_cpu and is_newest,
         pads_pages=is_newest,
         offload_needs_one_kind=not is_new,
         graphs_in_budget=is_new,

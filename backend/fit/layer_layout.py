@@ -219,7 +219,8 @@ def _attention(keys: ConfigKeys, kind: LayerKind) -> KvLayer:
     value_dim = keys.whole("v_head_dim", least=1) if keys.text("model_type") == "mimo_v2_flash" else None
     if kind is LayerKind.FULL:
         dim = keys.whole("global_head_dim", least=1) or dim
-        heads = keys.whole("num_global_key_value_heads", least=1) or heads
+        if keys.truth("attention_k_eq_v"):
+            heads = keys.whole("num_global_key_value_heads", least=1) or heads
     window = None
     if kind is LayerKind.SLIDING:
         window = _window(keys)

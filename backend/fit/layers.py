@@ -18,7 +18,8 @@ class RecurrentKind(StrEnum):
     """Which recurrence, where an engine treats them differently."""
 
     GATED_DELTA = "gated_delta"
-    MAMBA = "mamba"  # Mamba and Mamba-2
+    MAMBA = "mamba"
+    MAMBA2 = "mamba2"
     KIMI_DELTA = "kimi_delta"
     SHORT_CONV = "short_conv"
     LINEAR = "linear"  # lightning attention

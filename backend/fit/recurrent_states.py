@@ -68,7 +68,7 @@ def _mamba2(keys: ConfigKeys) -> RecurrentState:
     state_size = keys.needed("mamba_d_state", "ssm_state_size", "state_size")
     is_nemotron = keys.text("model_type") == "nemotron_h"
     return RecurrentState(
-        RecurrentKind.MAMBA,
+        RecurrentKind.MAMBA2,
         conv_channels=keys.whole("mamba_d_ssm", least=1) or heads * head_dim,
         conv_kernel=keys.whole("mamba_d_conv", "conv_kernel", least=1) or 4,
         groups=keys.whole("mamba_n_groups", "mamba_ngroups", "n_groups", least=1) or 1,

@@ -34,6 +34,7 @@ class FitWish:
     kv_offload_bytes: int = 0  # main memory for KV cache
     kv_cache_bytes: int | None = None  # a size of its own instead of a share of the card; the CPU engine needs it
     text_only: bool = False  # pictures and sound are not loaded
+    wide_states: bool = False  # a CPU that calculates in AVX512-BF16 keeps recurrent matrices in float32
     engine: EngineKind = EngineKind.CUDA
     version: str | None = None  # of vLLM
 

@@ -159,7 +159,15 @@ def test_layers_that_share_an_earlier_cache_need_none_of_their_own() -> None:
 def test_wider_global_heads_get_fewer_tokens_a_block() -> None:
     """Pages have to be equal: 16 tokens of 4 heads of 512 are as large as 8 of 16 heads of 256 would be."""
     config = shape(
-        6, 16, 16, 256, model_type="gemma4_text", global_head_dim=512, num_global_key_value_heads=4, sliding_window=512
+        6,
+        16,
+        16,
+        256,
+        model_type="gemma4_text",
+        global_head_dim=512,
+        num_global_key_value_heads=4,
+        attention_k_eq_v=True,
+        sliding_window=512,
     )
     plan = layout(config, version="0.19.1")
     blocks = {group.spec.layer.window: group.spec.block for group in plan.groups}
@@ -168,7 +176,9 @@ def test_wider_global_heads_get_fewer_tokens_a_block() -> None:
 
 
 def test_pages_that_do_not_divide_are_refused_by_the_old_engine_and_padded_by_the_new() -> None:
-    config = shape(6, 6, 6, 64, model_type="gemma4_text", global_head_dim=256, num_global_key_value_heads=1)
+    config = shape(
+        6, 6, 6, 64, model_type="gemma4_text", global_head_dim=256, num_global_key_value_heads=1, attention_k_eq_v=True
+    )
     assert layout(config, version="0.19.1").refusal == "pages_do_not_divide"
     assert layout(config).refusal is None
 

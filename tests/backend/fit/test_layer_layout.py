@@ -95,7 +95,7 @@ def test_the_kinds_of_a_models_layers(config: dict[str, Any], counts: dict[Layer
 
 
 def test_gemma_4_ends_with_a_full_layer_of_wider_and_fewer_heads() -> None:
-    config = shape(8, 8, 4, 256, model_type="gemma4_text", num_global_key_value_heads=1)
+    config = shape(8, 8, 4, 256, model_type="gemma4_text", num_global_key_value_heads=1, attention_k_eq_v=True)
     layers = facts(config).kv_layers
     assert [layer.kind for layer in layers].count(FULL) == 2
     assert layers[-1].kind is FULL
