@@ -33,8 +33,8 @@ class Verdict(StrEnum):
     """What will happen, the first that applies."""
 
     CANNOT_LAY_OUT = "cannot_lay_out"  # this engine refuses the model's mix of layers
-    TOO_LITTLE_FREE = "too_little_free"  # others use so much that the engine refuses to start
-    WEIGHTS_TOO_LARGE = "weights_too_large"  # they do not go on the card
+    WEIGHTS_TOO_LARGE = "weights_too_large"  # they do not go on the card, even an empty one
+    TOO_LITTLE_FREE = "too_little_free"  # less is free than the engine is to take: it refuses to start
     LOADING_TOO_LARGE = "loading_too_large"  # they would, but not while they are rearranged
     NO_KV_ROOM = "no_kv_room"  # nothing is left for a KV cache
     CONTEXT_TOO_LONG = "context_too_long"  # not one request of full length fits
@@ -138,6 +138,7 @@ def layout_of(facts: ModelFacts, wish: FitWish, *, card_bytes: int) -> KvLayout:
         prefix_caching=wish.prefix_caching,
         speculative_tokens=wish.speculative_tokens,
         guessing_layers=facts.mtp_layers if wish.uses_mtp else 0,
+        draft_layers=wish.draft_layers,
         hybrid_manager=hybrid,
         fp8_mla=kv_dtype == "fp8_ds_mla",
         matrix_bytes=4 if wish.wide_states and rules.wide_states_on_cpu else None,
@@ -250,9 +251,9 @@ def _verdict(
     has_kv = bool(layout.groups)
     rules: tuple[tuple[bool, Verdict], ...] = (
         (layout.refusal is not None, Verdict.CANNOT_LAY_OUT),
-        (weights.resident > free, Verdict.WEIGHTS_TOO_LARGE),
-        (weights.peak > free, Verdict.LOADING_TOO_LARGE),
+        (weights.resident + extra.outside > card.total_bytes, Verdict.WEIGHTS_TOO_LARGE),
         (requested > free, Verdict.TOO_LITTLE_FREE),
+        (weights.peak > free, Verdict.LOADING_TOO_LARGE),
         (has_kv and budget <= 0, Verdict.NO_KV_ROOM),
         (has_kv and one > budget, Verdict.CONTEXT_TOO_LONG),
         (has_kv and needed > budget, Verdict.FEWER_AT_ONCE),

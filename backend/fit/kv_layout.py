@@ -31,6 +31,7 @@ class KvSettings:
     prefix_caching: bool | None = None  # None: the engine's own
     speculative_tokens: int = 0
     guessing_layers: int = 0  # attention layers of the model's own multi-token prediction, where it is used
+    draft_layers: tuple[KvLayer, ...] = ()  # of another model that guesses
     hybrid_manager: bool | None = None  # None: the engine's own; off: window layers keep everything
     fp8_mla: bool = False  # sparse MLA in its 656-byte format
     matrix_bytes: int | None = None  # an element of recurrent matrices, where the device decides; None: the model does
@@ -82,7 +83,7 @@ class KvLayout:
 
 def kv_layout(facts: ModelFacts, settings: KvSettings) -> KvLayout:
     """Lay out this model's KV cache. Pure."""
-    layers = [*facts.kv_layers, *_guessing(facts, settings)]
+    layers = [*facts.kv_layers, *_guessing(facts, settings), *settings.draft_layers]
     refusal = None
     if not _keeps_kinds_apart(layers, settings):
         layers, refusal = _made_one_kind(layers)

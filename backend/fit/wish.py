@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
+from backend.fit.layers import KvLayer
 from backend.fit.learned_overhead import LearnedOverhead
 from backend.launch.engine_kind import EngineKind
 
@@ -30,6 +31,7 @@ class FitWish:
     speculative_tokens: int = 0
     uses_mtp: bool = False  # guesses with the model's own layers
     draft_bytes: int = 0  # weights of another model that guesses
+    draft_layers: tuple[KvLayer, ...] = ()  # and what its layers keep
     weights_offload_bytes: int = 0  # of each card's weights, kept in main memory
     kv_offload_bytes: int = 0  # main memory for KV cache
     kv_cache_bytes: int | None = None  # a size of its own instead of a share of the card; the CPU engine needs it

@@ -191,6 +191,14 @@ def test_the_states_of_a_hybrid_decide_the_block_and_speculation_widens_them() -
     assert guessing.group_size == 17
 
 
+def test_a_drafting_models_layer_pads_the_groups_instead_of_doubling_them() -> None:
+    """gpt-oss-20b and an EAGLE layer: 12 window and 13 full layers are two groups of 13, not three of 12."""
+    config = MODELS["openai/gpt-oss-20b"]["config"]
+    full = next(layer for layer in facts(config).kv_layers if layer.window is None)
+    plan = layout(config, draft_layers=(full,))
+    assert (plan.group_count, plan.group_size) == (2, 13)
+
+
 def test_a_state_is_kept_twice_only_where_beginnings_are_cached() -> None:
     off, on = (layout(QWEN_27B, version="0.19.1", prefix_caching=cached) for cached in (False, True))
     assert blocks_per_request(on, 784) - blocks_per_request(off, 784) == 3
