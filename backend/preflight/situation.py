@@ -65,6 +65,29 @@ class ModelSituation:
     was_checked: bool = False  # whether anybody looked at the files
     weight_bytes: int | None = None  # on disk
     declared_quantization: str | None = None  # "" for none, None where it could not be read
+    context_limit: int | None = None  # tokens that vLLM allows, position scaling counted in; None: facts.max_position
+    brings_code: bool = False  # its config names Python files of its own (auto_map)
+    template_dates: bool | None = None  # its chat template puts the day into the prompt; None: not known
+
+
+@dataclass(frozen=True)
+class EngineModels:
+    """The names an environment's own packages list. Read as text: nothing of them is imported."""
+
+    classes: frozenset[str]  # of vLLM's registry
+    removed: frozenset[str] = frozenset()  # that vLLM had once
+    transformers: frozenset[str] = frozenset()  # model classes that vLLM may run by way of transformers
+    model_types: frozenset[str] = frozenset()  # whose config vLLM or transformers can read; empty: not known
+
+
+@dataclass(frozen=True)
+class OffloadDisk:
+    """A folder on a disk that an extension keeps KV cache in, such as LMCache."""
+
+    path: str
+    wanted_bytes: int | None  # None: no limit is set
+    free_bytes: Reading[int] = NOT_READ
+    is_rotating: bool | None = None  # a hard disk; None: not known
 
 
 @dataclass(frozen=True)
@@ -75,7 +98,7 @@ class HostSituation:
     memory_available_bytes: Reading[int] = NOT_READ
     is_limited: bool = False  # a container or a service limits memory
     disk_free_bytes: Reading[int] = NOT_READ  # where the state folder is
-    swap_free_bytes: Reading[int] = NOT_READ
+    offload_disk: OffloadDisk | None = None  # None: nothing is kept on a disk
 
 
 @dataclass(frozen=True)
@@ -86,6 +109,7 @@ class ListenSituation:
     port: int | None = None  # None: the panel picks a free one
     port_free: bool | None = None  # None: not known, or picked by the panel
     port_user: str = ""  # who has it: "nginx (812)"; "" not known
+    host_is_local: bool | None = None  # an address of this machine; None: not known
     has_key: bool = False
 
 
@@ -98,6 +122,7 @@ class Situation:
     model: ModelSituation
     probe: EnvironmentProbe | None = None
     lacks: tuple[Lack, ...] = ()  # of the environment
+    engine_models: EngineModels | None = None  # None: the environment's packages could not be read, such as an image's
     cards: tuple[CardSituation, ...] = ()  # those the engine would be given; else those that are there
     others: tuple[CardSituation, ...] = ()  # the cards that were not chosen
     driver_version: str = ""  # "580.95.05"; "" not known
