@@ -113,25 +113,25 @@ def _who(card: CardSituation) -> dict[str, str]:
 
 
 def _other_cards(situation: Situation) -> tuple[Fix, ...]:
-    """As many of the other cards as are needed, those with the most room first; none where they would not do."""
-    room = []
-    for card in situation.others:
-        total, used = known(card.total_bytes), known(card.used_bytes)
-        if card.state is GpuCardState.OK and card.uuid and total is not None and used is not None:
-            if math.ceil(total * utilization(situation)) <= total - used:
-                room.append((total - used, card.uuid))
-    good = [card.uuid for card in situation.cards if _is_good(card, situation)]
-    found = [*good, *(uuid for _, uuid in sorted(room, reverse=True))][: situation.preset.gpus]
-    if len(found) < situation.preset.gpus or not room:
+    """Cards that would do: the good ones among those chosen, then the others with the most room; none where too few do."""
+    good = [card.uuid for card in situation.cards if _has_room(card, situation) and not _is_used(card)]
+    others = [card for card in situation.others if _has_room(card, situation)]
+    others.sort(key=lambda card: (known(card.total_bytes) or 0) - (known(card.used_bytes) or 0), reverse=True)
+    found = [*good, *(card.uuid for card in others)][: situation.preset.gpus]
+    if len(found) < situation.preset.gpus or set(found) <= {card.uuid for card in situation.cards}:
         return ()
     return (Fix(FixKind.CARDS, ",".join(found)),)
 
 
-def _is_good(card: CardSituation, situation: Situation) -> bool:
+def _has_room(card: CardSituation, situation: Situation) -> bool:
     total, used = known(card.total_bytes), known(card.used_bytes)
     if card.state is not GpuCardState.OK or not card.uuid or total is None or used is None:
         return False
-    return used <= NOTEWORTHY_BYTES and math.ceil(total * utilization(situation)) <= total - used
+    return math.ceil(total * utilization(situation)) <= total - used
+
+
+def _is_used(card: CardSituation) -> bool:
+    return (known(card.used_bytes) or 0) > NOTEWORTHY_BYTES
 
 
 def _lower_utilization(free: int, total: int) -> tuple[Fix, ...]:
