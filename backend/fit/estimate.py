@@ -117,7 +117,7 @@ def estimate(facts: ModelFacts, wish: FitWish, card: CardMemory) -> FitEstimate:
 def rules_of(wish: FitWish) -> KvRules:
     """How the engine of this wish plans its KV cache."""
     stages = wish.gpus if wish.parallel == "pipeline" else 1
-    return kv_rules(wish.version, wish.engine, pipeline_parallel=max(1, stages))
+    return kv_rules(wish.version, wish.engine, pipeline_parallel=max(1, stages), cpu=wish.cpu)
 
 
 def layout_of(facts: ModelFacts, wish: FitWish, *, card_bytes: int) -> KvLayout:
@@ -141,7 +141,6 @@ def layout_of(facts: ModelFacts, wish: FitWish, *, card_bytes: int) -> KvLayout:
         draft_layers=wish.draft_layers,
         hybrid_manager=hybrid,
         fp8_mla=kv_dtype == "fp8_ds_mla",
-        matrix_bytes=4 if wish.wide_states and rules.wide_states_on_cpu else None,
     )
     return kv_layout(facts, settings)
 

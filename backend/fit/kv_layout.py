@@ -34,7 +34,6 @@ class KvSettings:
     draft_layers: tuple[KvLayer, ...] = ()  # of another model that guesses
     hybrid_manager: bool | None = None  # None: the engine's own; off: window layers keep everything
     fp8_mla: bool = False  # sparse MLA in its 656-byte format
-    matrix_bytes: int | None = None  # an element of recurrent matrices, where the device decides; None: the model does
 
 
 @dataclass(frozen=True)
@@ -141,7 +140,7 @@ def state_bytes(layer: KvLayer, settings: KvSettings) -> int:
     """Bytes of one layer's state of one sequence on one card; 0 for a layer without."""
     if layer.state is None:
         return 0
-    state = layer.state if settings.matrix_bytes is None else replace(layer.state, matrix_bytes=settings.matrix_bytes)
+    state = replace(layer.state, matrix_bytes=4) if settings.rules.wide_states else layer.state
     return state.state_bytes(
         element_bytes=settings.model_bytes,
         tensor_parallel=settings.tensor_parallel,

@@ -6,6 +6,7 @@ A version between two of these that nobody looked at counts as the newer one, wh
 from dataclasses import dataclass
 from enum import StrEnum
 
+from backend.fit.cpu_features import CpuFeatures
 from backend.launch.engine_kind import EngineKind
 
 
@@ -32,14 +33,20 @@ class KvRules:
     mamba2_checkpoints: int  # states that Mamba-2 keeps of a prompt being read, where beginnings are cached
     guesses_beside_blocks: bool  # and one more for every guessed token
     aligns_to_block: bool  # a hybrid's block is a multiple of the block asked for, not only at least as large
-    wide_states_on_cpu: bool  # recurrent matrices are float32 on a CPU with AVX512-BF16
+    wide_states: bool  # recurrent matrices are float32, whatever the model says
     pads_pages: bool  # pages that do not divide are padded; older versions refuse
     offload_needs_one_kind: bool  # KV offload switches the hybrid KV cache manager off
     graphs_in_budget: bool  # CUDA graphs are taken from what utilization allows
 
 
-def kv_rules(version: str | None, engine: EngineKind, *, pipeline_parallel: int = 1) -> KvRules:
-    """The rules of this vLLM. None: not known; then those of 0.19.1 for engine: volta and of 0.32 for the others."""
+def kv_rules(
+    version: str | None, engine: EngineKind, *, pipeline_parallel: int = 1, cpu: CpuFeatures | None = None
+) -> KvRules:
+    """The rules of this vLLM. None: not known; then those of 0.19.1 for engine: volta and of 0.32 for the others.
+
+    `cpu` counts for the CPU engine only.
+    """
+    features = cpu or CpuFeatures()
     number = _number(version, engine)
     is_cpu = engine is EngineKind.CPU
     is_new, is_newest = number >= (0, 20), number >= (0, 24)
@@ -52,13 +59,13 @@ def kv_rules(version: str | None, engine: EngineKind, *, pipeline_parallel: int 
         default_block=128 if is_cpu else 16,
         kernel_block=kernel,
         mla_kernel_block=128 if is_newest else 64,
-        mla_block=16,
+        mla_block=128 if is_cpu and is_newest and features.amx else 16,
         hybrid_prefix_caching=is_newest,
         keeps_state_a_block=not is_newest,
         mamba2_checkpoints=1 if is_newest else 0,
         guesses_beside_blocks=is_new,
         aligns_to_block=is_new,
-        wide_states_on_cpu=is_cpu and is_newest,
+        wide_states=is_cpu and is_newest and features.bfloat16,
         pads_pages=is_newest,
         offload_needs_one_kind=not is_new,
         graphs_in_budget=is_new,

@@ -1,22 +1,22 @@
 """From a preset to what its launch asks for of memory."""
 
 import math
-from pathlib import Path
 
+from backend.fit.cpu_features import CpuFeatures
 from backend.fit.element import GIB
 from backend.fit.model_facts import ModelFacts
 from backend.fit.wish import FitWish
 from backend.launch.preset import Flag, Preset
 from backend.launch.wishes import KV_BYTES_VERSION
 
-CPU_INFO = Path("/proc/cpuinfo")
-_MOST_CPU_INFO = 256 * 1024
-
 
 def wish_of_preset(
-    preset: Preset, *, version: str | None = None, draft: ModelFacts | None = None, wide_states: bool = False
+    preset: Preset, *, version: str | None = None, draft: ModelFacts | None = None, cpu: CpuFeatures | None = None
 ) -> FitWish:
-    """This preset's launch on a vLLM of this version. `draft`: the second model, that guesses."""
+    """This preset's launch on a vLLM of this version. `draft`: the second model, that guesses.
+
+    `cpu`: the machine's, for the CPU engine.
+    """
     speculation = preset.speculation
     flags = {name.replace("_", "-"): value for name, value in preset.flags.items()}
     return FitWish(
@@ -41,19 +41,10 @@ def wish_of_preset(
         kv_offload_bytes=int((preset.kv_offload_gib or 0) * GIB),
         kv_cache_bytes=_kv_cache_bytes(preset, flags, version),
         text_only=flags.get("language-model-only") is True,
-        wide_states=wide_states,
+        cpu=cpu or CpuFeatures(),
         engine=preset.engine,
         version=version,
     )
-
-
-def keeps_wide_states(cpu_info: Path = CPU_INFO) -> bool:
-    """True where this machine's CPU calculates in AVX512-BF16. A small read, of what the kernel says."""
-    try:
-        with cpu_info.open(encoding="utf-8", errors="replace") as file:
-            return "avx512_bf16" in file.read(_MOST_CPU_INFO)
-    except OSError:
-        return False  # another system than Linux: its vLLM has no such kernels either
 
 
 def _kv_cache_bytes(preset: Preset, flags: dict[str, Flag], version: str | None) -> int | None:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
+from backend.fit.cpu_features import CpuFeatures
 from backend.fit.layers import KvLayer
 from backend.fit.learned_overhead import LearnedOverhead
 from backend.launch.engine_kind import EngineKind
@@ -36,7 +37,7 @@ class FitWish:
     kv_offload_bytes: int = 0  # main memory for KV cache
     kv_cache_bytes: int | None = None  # a size of its own instead of a share of the card; the CPU engine needs it
     text_only: bool = False  # pictures and sound are not loaded
-    wide_states: bool = False  # a CPU that calculates in AVX512-BF16 keeps recurrent matrices in float32
+    cpu: CpuFeatures = CpuFeatures()  # of the machine; for the CPU engine
     engine: EngineKind = EngineKind.CUDA
     version: str | None = None  # of vLLM
 

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from backend.fit.cpu_features import CpuFeatures
 from backend.fit.estimate import STARTS, estimate
 from backend.fit.model_facts import ModelFacts, facts_from_config, with_file_sizes
-from backend.fit.preset_wish import keeps_wide_states, wish_of_preset
+from backend.fit.preset_wish import wish_of_preset
 from backend.fit.wish import CardMemory
 from backend.launch.preset import Preset
 from backend.launch.preset_file import read_preset
@@ -82,15 +83,6 @@ def test_a_switched_off_manager_is_taken_from_the_flags() -> None:
     assert wish_of_preset(asked).hybrid_manager is None
 
 
-def test_a_cpu_with_bfloat16_is_told_by_its_flags(tmp_path: Path) -> None:
-    info = tmp_path / "cpuinfo"
-    info.write_text("flags : fpu avx512_bf16 amx_tile\n", encoding="utf-8")
-    assert keeps_wide_states(info)
-    info.write_text("flags : fpu avx2\n", encoding="utf-8")
-    assert not keeps_wide_states(info)
-    assert not keeps_wide_states(tmp_path / "missing")
-
-
 def test_wide_states_need_larger_blocks() -> None:
     granite = {
         **MODELS["Qwen/Qwen3-0.6B"]["config"],
@@ -101,5 +93,7 @@ def test_wide_states_need_larger_blocks() -> None:
     }
     model = with_file_sizes(facts_from_config(granite, file="config.json"), GIB)
     wish = wish_of_preset(preset("smollm2-135m-cpu").model_copy(update={"dtype": "bfloat16"}), version="0.32.0")
-    narrow, wide = (estimate(model, replace(wish, wide_states=wide), RAM).layout.block_size for wide in (False, True))
+    narrow, wide = (
+        estimate(model, replace(wish, cpu=CpuFeatures(bfloat16=wide)), RAM).layout.block_size for wide in (False, True)
+    )
     assert narrow < wide

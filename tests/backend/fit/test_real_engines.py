@@ -1,7 +1,7 @@
 """Real starts of vLLM 0.32.0 on a CPU with small models of every kind of layer: the logged tokens come out exactly.
 
 Each log keeps the lines about memory of a start with random weights, 6,000 tokens of context and 300,000,000 bytes of KV
-cache, on a CPU with AVX512-BF16.
+cache, on a CPU with AVX512-BF16 and AMX.
 """
 
 import json
@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from backend.fit.cpu_features import CpuFeatures
 from backend.fit.engine_log import read_figures
 from backend.fit.estimate import estimate
 from backend.fit.model_facts import facts_from_config, with_file_sizes
@@ -20,7 +21,12 @@ from tests.backend.fit.fit_cards import RAM
 LOGS = Path(__file__).with_name("logs")
 SHAPES: dict[str, dict[str, Any]] = json.loads((LOGS / "shapes.json").read_text(encoding="utf-8"))
 WISH = FitWish(
-    6000, engine=EngineKind.CPU, version="0.32.0", dtype="bfloat16", kv_cache_bytes=300_000_000, wide_states=True
+    6000,
+    engine=EngineKind.CPU,
+    version="0.32.0",
+    dtype="bfloat16",
+    kv_cache_bytes=300_000_000,
+    cpu=CpuFeatures(bfloat16=True, amx=True),
 )
 
 
