@@ -90,6 +90,94 @@ def test_what_one_request_is_known_to_need_comes_out_within_its_rounding(
     assert round(request_bytes(layout(config), context) / GIB, 2) == gib
 
 
+QWEN_122B = shape(
+    48, 32, 2, 256, full_attention_interval=4, linear_num_key_heads=16, linear_num_value_heads=64, hidden_size=3072
+)
+GEMMA_4_E2B = shape(
+    35,
+    8,
+    1,
+    256,
+    model_type="gemma4_text",
+    layer_types=(["sliding_attention"] * 4 + ["full_attention"]) * 7,
+    sliding_window=512,
+    global_head_dim=512,
+    num_kv_shared_layers=20,
+)
+
+
+@pytest.mark.parametrize(
+    ("config", "gib", "context", "tokens", "requests", "settings"),
+    [
+        pytest.param(
+            QWEN_122B,
+            21.43,
+            131072,
+            467_712,
+            11.79,
+            {"version": "0.19.1", "element_bytes": 1, "prefix_caching": True},
+            id="Qwen3.5-122B-A10B, fp8 KV",
+        ),
+        pytest.param(
+            QWEN_122B,
+            24.05,
+            262144,
+            482_080,
+            6.42,
+            {
+                "version": "0.19.1",
+                "element_bytes": 1,
+                "prefix_caching": True,
+                "speculative_tokens": 1,
+                "guessing_layers": 1,
+            },
+            id="Qwen3.5-122B-A10B, fp8 KV, guessing one token",
+        ),
+        pytest.param(
+            GEMMA_4_E2B, 0.93, 32768, 106_443, 3.25, {"version": "0.23.0", "batched_tokens": 8192}, id="Gemma 4 E2B"
+        ),
+    ],
+)
+def test_a_public_log_with_tokens_and_requests_comes_out_within_its_rounding(
+    config: dict[str, Any], gib: float, context: int, tokens: int, requests: float, settings: dict[str, Any]
+) -> None:
+    plan = layout(config, **settings)
+    found = {
+        (logged_tokens(plan, context, budget_bytes=budget), f"{concurrency(plan, context, budget_bytes=budget):.2f}")
+        for budget in range(int((gib - 0.005) * GIB), int((gib + 0.005) * GIB), 50_000)
+    }
+    assert (tokens, f"{requests:.2f}") in found
+
+
+def test_a_public_log_of_qwen_3_5_27b_without_cached_beginnings() -> None:
+    """vLLM 0.19.0 on an H20: 290,864 tokens and 33.04 requests of 32,768 tokens, from one number of blocks."""
+    plan = layout(QWEN_27B, version="0.19.0", batched_tokens=16384)
+    found = {
+        f"{concurrency(plan, 32768, budget_bytes=blocks * plan.bytes_per_block):.2f}"
+        for blocks in range(1400, 1600)
+        if logged_tokens(plan, 32768, budget_bytes=blocks * plan.bytes_per_block) == 290_864
+    }
+    assert "33.04" in found
+
+
+def test_the_report_changed_with_0_21() -> None:
+    """Gemma 4 31B on an A100 with about 50 GiB: about 55,000 tokens before, about 525,000 after."""
+    config = shape(
+        60,
+        32,
+        16,
+        256,
+        model_type="gemma4_text",
+        global_head_dim=512,
+        num_global_key_value_heads=4,
+        attention_k_eq_v=True,
+        sliding_window=1024,
+    )
+    old, new = (layout(config, version=version) for version in ("0.20.0", "0.21.0"))
+    assert logged_tokens(old, 262144, budget_bytes=50 * GIB) == pytest.approx(55_000, rel=0.02)
+    assert (logged_tokens(new, 262144, budget_bytes=50 * GIB) or 0) > 450_000
+
+
 def test_the_refusal_of_a_real_engine_comes_out_with_its_numbers() -> None:
     """vLLM 0.32.0: 0.35 GiB needed for 8,192 tokens, 0.28 there, 6,464 would fit. One block is held back."""
     smollm = shape(30, 9, 3, 64)
