@@ -29,10 +29,11 @@ class Container:
     gpus: tuple[str, ...]  # UUIDs; empty with needs_gpu: all
     needs_gpu: bool
     mounts: tuple[tuple[Path, str], ...]  # (folder, where it is seen inside); read-only
+    gpu_count: int | None = None  # where no UUIDs are given: so many instead of all
 
 
 def run_words(container: Container, env: Iterable[str]) -> tuple[str, ...]:
-    """The words before the server's own arguments; `env` are the names of variables to pass on."""
+    """The words before the server's own arguments; `env` are the names of variables to pass on, or NAME=value."""
     host = f"[{container.host}]" if ":" in container.host else container.host
     return (
         *(str(container.docker), "run", "--rm", "--name", container.name),
@@ -52,8 +53,10 @@ def remove_words(container: Container) -> tuple[str, ...]:
 def _gpu_words(container: Container) -> tuple[str, ...]:
     if not container.needs_gpu:
         return ()
+    if not container.gpus:
+        return ("--gpus", str(container.gpu_count or "all"))
     # docker reads the value as CSV: without the inner quotes a second card would be another field
-    return ("--gpus", f'"device={",".join(container.gpus)}"' if container.gpus else "all")
+    return ("--gpus", f'"device={",".join(container.gpus)}"')
 
 
 def _mount(folder: Path, inside: str) -> str:

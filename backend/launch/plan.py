@@ -1,6 +1,5 @@
 """From a preset to the exact command: pure planning, and the LaunchSpec that the page previews and the engine runs."""
 
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -22,13 +21,14 @@ from backend.launch.engine_tools import EngineTools
 from backend.launch.models import LocalModel
 from backend.launch.notes import Note
 from backend.launch.preset import Preset
+from backend.launch.preview_shell import shell_text
 from backend.launch.spelling import Spelled, spell
 from backend.launch.spelling_error import SpellingError
 
-__all__ = ["EngineTools", "GpuChoice", "LaunchSpec", "Listen", "plan"]
+__all__ = ["EngineTools", "GpuChoice", "LaunchSpec", "Listen", "engine_key", "plan"]
 
-SECRET_MARKERS = ("KEY", "TOKEN", "SECRET", "PASSWORD")
-REDACTED = "***"
+KEY_VARIABLE = "VLLM_API_KEY"
+_LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # an engine that listens everywhere is reached here
 UUID_VERSION = (0, 32)
 """First version seen to accept UUIDs in CUDA_VISIBLE_DEVICES; 0.19.1 and 0.23.0 call int() on them and end."""
 
@@ -61,24 +61,19 @@ class LaunchSpec:
 
     @property
     def base_url(self) -> str:
-        """Where the engine answers, without a trailing slash: http://127.0.0.1:8100."""
-        return f"http://{self.host}:{self.port}"
+        """Where this machine reaches the engine, without a trailing slash: http://127.0.0.1:8100."""
+        host = _LOOPBACK.get(self.host, self.host)
+        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
 
     def shell_line(self) -> str:
-        """The command as a shell line that runs as printed, secrets redacted."""
-        assignments = [f"{name}={shlex.quote(self._shown(name, value))}" for name, value in sorted(self.env.items())]
-        words = [shlex.quote(self._redact(word)) for word in self.argv]
-        return " ".join([*assignments, *words])
+        """The command as a shell line that runs as printed; secrets are variables to be exported before."""
+        return shell_text(self.argv, self.env, cwd=self.cwd, secrets=self.secrets)
 
-    def _shown(self, name: str, value: str) -> str:
-        if any(marker in name.upper() for marker in SECRET_MARKERS):
-            return REDACTED
-        return self._redact(value)
 
-    def _redact(self, text: str) -> str:
-        for secret in self.secrets:
-            text = text.replace(secret, REDACTED)
-        return text
+def engine_key(spec: LaunchSpec) -> SecretStr | None:
+    """The key this engine asks of its clients; None where it asks none."""
+    key = spec.env.get(KEY_VARIABLE)
+    return SecretStr(key) if key else None
 
 
 @dataclass(frozen=True)
@@ -213,7 +208,7 @@ def _environment(
 ) -> dict[str, str]:
     """What the engine gets besides its minimal environment: no hub, no usage reports, its cards, its key."""
     fixed = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "PYTHONUNBUFFERED": "1"}
-    key = {"VLLM_API_KEY": listen.api_key.get_secret_value()} if listen.api_key else {}
+    key = {KEY_VARIABLE: listen.api_key.get_secret_value()} if listen.api_key else {}
     return {**fixed, **preset.env, **spelled.env, **_visible(tools, gpus), **key}
 
 
