@@ -10,8 +10,6 @@ from backend.preflight.situation import EngineModels, ModelSituation, Situation
 from backend.preflight.target import flag_of
 
 CONFIG_FILE = "config.json"
-TOKENIZER = "tokenizer.json"  # stands for whichever tokenizer file is missing
-WEIGHTS = "*.safetensors"  # stands for all weights
 SMALLEST_CONTEXT = 64  # that a preset may ask for
 MOST_NAMED = 4
 _WEIGHT_ENDINGS = (".safetensors", ".bin", ".pt", ".gguf", ".safetensors.index.json")
@@ -31,6 +29,9 @@ def files_missing(situation: Situation) -> Iterator[Finding]:
     for rule, names in _by_kind(missing):
         severity = Severity.WARNING if _is_unused(situation, rule) else Severity.ERROR
         yield Finding(rule, severity, {"files": _named(names), "count": str(len(names))}, field="model")
+    lost = situation.model.lost_files
+    if lost:
+        yield Finding("files_lost", Severity.WARNING, {"files": _named(lost), "count": str(len(lost))}, field="model")
 
 
 def _by_kind(missing: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -57,6 +58,13 @@ def files_corrupt(situation: Situation) -> Iterator[Finding]:
         yield Finding("file_corrupt", severity, values, field="model")
 
 
+def files_changed(situation: Situation) -> Iterator[Finding]:
+    """Files that are whole, and not those that were downloaded."""
+    changed = situation.model.changed_files
+    if changed:
+        yield Finding("files_changed", Severity.HINT, {"files": _named(changed)}, field="model")
+
+
 def _is_unused(situation: Situation, rule: str) -> bool:
     """Whether a flag makes the engine look elsewhere, or not at all. Files that it does not need do no harm."""
     if rule == "weights_missing":
@@ -66,7 +74,7 @@ def _is_unused(situation: Situation, rule: str) -> bool:
         return any(flag_of(situation, name) is not None for name in names)
     if rule == "config_missing":
         return flag_of(situation, "hf-config-path") is not None or flag_of(situation, "config-format") is not None
-    return rule == "files_missing"
+    return False
 
 
 def model_not_read(situation: Situation) -> Iterator[Finding]:
@@ -216,6 +224,7 @@ RULES = (
     model_not_here,
     files_missing,
     files_corrupt,
+    files_changed,
     model_not_read,
     files_not_checked,
     context_above_model,

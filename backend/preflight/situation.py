@@ -60,8 +60,10 @@ class ModelSituation:
     folder: str | None  # None: it is not on this machine
     facts: ModelFacts | None = None
     facts_error: str = ""  # why there are none, in one sentence; "" where nobody looked
-    missing_files: tuple[str, ...] = ()
+    missing_files: tuple[str, ...] = ()  # that the engine needs
+    lost_files: tuple[str, ...] = ()  # that the download brought, and that it may do without
     corrupt_files: tuple[FileProblem, ...] = ()
+    changed_files: tuple[str, ...] = ()  # readable, and of another size than they were downloaded with
     was_checked: bool = False  # whether anybody looked at the files
     weight_bytes: int | None = None  # on disk
     declared_quantization: str | None = None  # "" for none, None where it could not be read
