@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from backend.engine.patience import Overdue
 from backend.engine.stage import Stage
+from backend.failure.completion import completed
 from backend.failure.failure import (
     LAST_LINES,
     LINE_CHARACTERS,
@@ -40,6 +41,8 @@ _USAGE = tuple(sign for sign in SIGNS if sign.place is Place.USAGE)
 
 _ARGPARSE = re.compile(r"[\w./-]{1,300}(?: \w{1,20})?: error: ")
 _BEGINS = "non-default args: "
+_BEGINS_AFTER_AN_END = ("Automatically detected platform", "vLLM API server version")  # any process may say these
+_SERVER_ENDED = "RuntimeError: Engine core initialization failed."
 _ORDERLY = frozenset({0, -2, -15, 130, 143})  # ended in order, or as SIGINT and SIGTERM asked
 _CORE_ENDED = re.compile(
     r"EngineCore encountered a fatal error|EngineDeadError|died unexpectedly|engine core exited unexpectedly"
@@ -80,8 +83,9 @@ def explain(
     was_ready = phase is Stage.READY or ready_at is not None
     chains = [chain for chain in find_chains(log) if not chain.is_survived and chain.index > (ready_at or -1)]
 
-    found = None if was_ready and returncode in _ORDERLY and not _core_ended(log) else _from_core(chains)
-    if overdue is None:
+    is_orderly = (returncode == 0 or (was_ready and returncode in _ORDERLY)) and not _core_ended(log)
+    found = None if is_orderly else _from_core(chains)
+    if overdue is None and not (is_orderly and returncode == 0):  # who ends with 0 has not failed to start
         found = _beside_core(found, log, chains, returncode, after=ready_at)
     if found is not None:
         rule = found[0].sign.rule
@@ -101,14 +105,25 @@ Decision = tuple[Found, Chain | None]
 
 
 def _last_start(log: Sequence[LogLine]) -> Sequence[LogLine]:
-    """The lines since vLLM last said its arguments: a log that goes on from an earlier run would tell that one's cause."""
-    begins = [number for number, line in enumerate(log) if _BEGINS in line.text and line.level is Level.HARMLESS]
-    return log[begins[-1] :] if begins else log
+    """The lines since vLLM last began: a log that goes on from an earlier run would tell that one's cause."""
+    begin, has_ended = 0, False
+    for number, line in enumerate(log):
+        if line.level is Level.RAW:
+            has_ended = has_ended or line.text.startswith(_SERVER_ENDED)
+        elif line.level is Level.HARMLESS and (
+            _BEGINS in line.text or (has_ended and any(words in line.text for words in _BEGINS_AFTER_AN_END))
+        ):
+            begin, has_ended = number, False
+    return log[begin:]
 
 
 def _core_ended(log: Sequence[LogLine]) -> bool:
     """Whether the log says so. A worker may log the error of one call and go on."""
-    return any(_CORE_ENDED.search(line.text) for line in log if line.level is not Level.RAW or "Error" in line.text)
+    return any(
+        _CORE_ENDED.search(line.text[:LINE_CHARACTERS])
+        for line in log
+        if line.level is not Level.RAW or "Error" in line.text
+    )
 
 
 def _from_core(chains: Sequence[Chain]) -> Decision | None:
@@ -244,7 +259,7 @@ def _last_lines(log: Sequence[LogLine]) -> tuple[str, ...]:
 
 
 def _failure(rule: str, values: Mapping[str, str], line: str, phase: Stage | None, context: LaunchContext) -> Failure:
-    complete = _completed(rule, values, context)
+    complete = completed(rule, values, context)
     return Failure(
         rule,
         {name: _cut(value, VALUE_CHARACTERS) for name, value in complete.items()},
@@ -252,23 +267,6 @@ def _failure(rule: str, values: Mapping[str, str], line: str, phase: Stage | Non
         phase,
         fixes=fixes_for(rule, complete, context),
     )
-
-
-def _completed(rule: str, values: Mapping[str, str], context: LaunchContext) -> dict[str, str]:
-    """The values, with what the text leaves out and the launch itself knows."""
-    complete = dict(values)
-    if rule == "bad_flag_value" and "flag" in complete:
-        complete["flag"] = complete["flag"].replace("_", "-")
-    if rule == "port_taken" and context.port is not None:
-        complete.setdefault("port", str(context.port))
-    if rule == "context_too_long" and "derived" in complete:
-        lengths = [int(text) for text in (complete["derived"], complete.get("maximum", "")) if text.isdecimal()]
-        complete["limit"] = str(max(lengths))
-    if rule == "cuda_tools_too_new" and "target" in complete:
-        complete["architecture"] = complete["target"]
-    if rule == "unknown_architecture" and "architecture" in complete:
-        complete["architecture"] = complete["architecture"].replace("'", "")
-    return complete
 
 
 def _overdue_values(overdue: Overdue) -> dict[str, str]:

@@ -33,8 +33,9 @@ def _drop_flags(values: Values, context: LaunchContext) -> tuple[Fix, ...]:
 
 
 def _drop_bad_flag(values: Values, context: LaunchContext) -> tuple[Fix, ...]:
-    flag = values.get("flag", "")
-    return (Fix(FixKind.DROP_FLAG, flag),) if flag and flag not in _OWN_FLAGS else ()
+    flag, least = values.get("flag", ""), _whole(values.get("least"))
+    larger = (Fix(FixKind.BATCHED_TOKENS, str(least)),) if flag == "max-num-batched-tokens" and least else ()
+    return (*larger, Fix(FixKind.DROP_FLAG, flag)) if flag and flag not in _OWN_FLAGS else ()
 
 
 def _drop(flag: str) -> Callable[[Values, LaunchContext], tuple[Fix, ...]]:
@@ -146,6 +147,7 @@ def _no_compiler(values: Values, context: LaunchContext) -> tuple[Fix, ...]:
 def _smaller_steps(context: LaunchContext) -> tuple[Fix, ...]:
     tokens = context.batched_tokens
     smaller = SMALL_STEP if tokens is None or tokens > SMALL_STEP else max(tokens // 2, SMALLEST_STEP)
+    smaller = max(smaller, context.max_sequences or 0)  # vLLM refuses fewer tokens than requests at once
     return (Fix(FixKind.BATCHED_TOKENS, str(smaller)),) if tokens is None or smaller < tokens else ()
 
 

@@ -10,7 +10,11 @@ from backend.failure.tracebacks import Chain
 UNKNOWN_PHASE = "oom_unknown_phase"
 
 _BY_CALL = (  # the first that was called decides: capture runs the model too, and a request does not profile
-    ("oom_graphs", frozenset({"capture_model", "profile_cudagraph_memory", "_capture_cudagraphs", "capture_graphs"})),
+    (
+        "oom_graphs",
+        frozenset({"capture_model", "profile_cudagraph_memory", "_capture_cudagraphs", "capture_graphs"})
+        | frozenset({"init_cuda_graphs", "init_device_graphs", "capture_one_batch_size"}),  # SGLang's
+    ),
     ("oom_profiling", frozenset({"profile_run", "_dummy_sampler_run", "_dummy_pooler_run"})),
     (
         "oom_load",
@@ -25,15 +29,18 @@ _BY_LINE = (  # the last that was logged decides
     (re.compile(r"Starting to load model|Loading \w+ checkpoint shards"), "oom_load"),
     (re.compile(r"Model loading took"), "oom_profiling"),
     (re.compile(r"Available KV cache memory|GPU KV cache size"), UNKNOWN_PHASE),
-    (re.compile(r"Capturing CUDA graph"), "oom_graphs"),
-    (re.compile(r"Graph capturing finished"), UNKNOWN_PHASE),
+    (re.compile(r"Capturing CUDA graph|Capture cuda graph begin"), "oom_graphs"),
+    (re.compile(r"Graph capturing finished|Capture cuda graph end|Load weight end|Memory pool end"), UNKNOWN_PHASE),
     (re.compile(r"Application startup complete"), "oom_prefill"),
 )
 _BY_STAGE = {Stage.WEIGHTS: "oom_load"}
+_CAPTURE = re.compile(r"Capture (?:cuda|CUDA) graph failed: ")  # SGLang raises it from what happened
 
 
 def phase_rule(chain: Chain, lines: Sequence[LogLine], *, phase: Stage | None, was_ready: bool) -> str:
     """The rule for an exhausted card, by phase. `lines` are those before the error."""
+    if any(_CAPTURE.match(raised.message[0]) for raised in chain.exceptions):
+        return "oom_graphs"
     called = {frame.function for frame in chain.frames}
     for rule, calls in _BY_CALL:
         if called & calls:

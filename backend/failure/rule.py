@@ -26,22 +26,26 @@ class Sign:
     """One text that tells one cause. Its named groups are the values of the failure.
 
     Patterns are searched in each line of a message, which begins after the exception's type and after pydantic's
-    "Value error, ": "^" is the beginning of what was said.
+    "Value error, ": "^" is the beginning of what was said. Begin a pattern with "^" or a word: one that begins with a
+    choice or a class is tried at every letter.
     """
 
     rule: str
     pattern: str
     place: Place = Place.EXCEPTION
     types: tuple[str, ...] = ()  # of the exception, without module; () for any
-    within: str = ""  # a function or file that must be in the traceback
-    outside: str = ""  # one that must not
+    within: str = ""  # functions, files or folders ("name/"), parted by "|": one must be in the traceback
+    outside: str = ""  # none of these may
+    without: str = ""  # a pattern that no line of the message may have: it would tell another cause
     is_of_server: bool = False  # means something else when a worker or the engine core says it
     is_consequence: bool = False  # as a rule the result of another process's failure: any other sign decides before it
     is_incidental: bool = False  # often handled on the way to another error: then it is not the cause
     compiled: re.Pattern[str] = field(init=False, repr=False, compare=False)
+    excluded: re.Pattern[str] | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "compiled", re.compile(self.pattern))
+        object.__setattr__(self, "excluded", re.compile(self.without) if self.without else None)
 
     def find(self, text: str) -> re.Match[str] | None:
         """Where the sign stands in a line. Python's search() would try "^" at every letter."""
@@ -77,6 +81,8 @@ def _find_in_exception(raised: Raised, chain: Chain, signs: tuple[Sign, ...]) ->
             continue
         if sign.outside and _passed(chain, sign.outside):
             continue
+        if sign.excluded and any(sign.excluded.search(line) for line in lines):
+            continue
         for line in lines:
             if match := sign.find(line):
                 return Found(sign, bounded_values(match), raised.line if line == lines[0] else line)
@@ -107,5 +113,12 @@ def _said(raised: Raised) -> list[str]:
     return lines
 
 
-def _passed(chain: Chain, place: str) -> bool:
-    return any(place in (frame.function, frame.file.rpartition("/")[2]) for frame in chain.frames)
+def _passed(chain: Chain, places: str) -> bool:
+    wanted = places.split("|")
+    folders = tuple("/" + place for place in wanted if place.endswith("/"))
+    return any(
+        frame.function in wanted
+        or frame.file.rpartition("/")[2] in wanted
+        or any(folder in frame.file for folder in folders)
+        for frame in chain.frames
+    )

@@ -1,14 +1,20 @@
 """Signs of what was asked wrongly: flags, their values, addresses, and settings that do not fit the model.
 
-Texts are those of vLLM 0.19.1 and 0.32, of pydantic and of argparse.
+Texts are those of vLLM 0.19.1, 0.32 and some older ones, of SGLang, pydantic, argparse and Docker.
 """
 
 from backend.failure.rule import Place, Sign
 
 _OPTION = r"argument (?:-\w+/)?(?:-\w+, )?--(?P<flag>[\w.-]+)(?:/[^:]{0,80})?: "
+_DOCKER = r"^(?:docker: )?Error response from daemon: "
 
 ARGUMENT_SIGNS = (
     Sign("unknown_flag", r"^unrecognized arguments: (?P<flags>-{1,2}[A-Za-z].*)", Place.USAGE),
+    Sign(
+        "unknown_flag",
+        r"^ambiguous option: (?P<flags>--[A-Za-z][\w.-]{0,100})(?:=\S{0,200})? could match --",
+        Place.USAGE,
+    ),
     Sign(
         "unknown_parser",
         r"^argument --(?P<flag>tool-call-parser|reasoning-parser): invalid choice: '?(?P<parser>[^' ]*)",
@@ -48,9 +54,30 @@ ARGUMENT_SIGNS = (
         Place.NATIVE,
     ),
     Sign(
+        "port_taken",
+        _DOCKER + r".{0,500}?\bBind for \S{1,60}:(?P<port>\d{1,5}) failed: port is already allocated",
+        Place.NATIVE,
+    ),
+    Sign(
+        "port_taken",
+        _DOCKER + r".{0,500}?\blisten tcp[46]? \S{1,60}:(?P<port>\d{1,5}): bind: address already in use",
+        Place.NATIVE,
+    ),
+    Sign(
         "context_too_long",
         r"^User-specified max_model_len \((?P<context>\d+)\) is greater than the derived max_model_len "
         r"\(\w+=(?P<derived>\d+)(?:\.\d*)? or model_max_length=(?P<maximum>\w+)",
+    ),
+    Sign(
+        "context_too_long",
+        r"^(?:[^:]{1,80}: )?User-specified context_length \((?P<context>\d+)\) is greater than the derived context_length "
+        r"\((?P<derived>\d+)\)",
+        types=("ValueError",),
+    ),
+    Sign(
+        "kv_too_small",
+        r"^The model's max seq len \((?P<context>\d+)\) is larger than the maximum number of tokens that can be stored in "
+        r"KV cache \((?P<limit>\d+)\)",
     ),
     Sign(
         "kv_too_small",
@@ -59,6 +86,7 @@ ARGUMENT_SIGNS = (
         r"\((?P<available>[\d.]+) GiB\)(?:.{0,80}estimated maximum model length is (?P<limit>\d+))?",
     ),
     Sign("kv_no_room", r"^No available memory for the cache blocks\."),
+    Sign("kv_no_room", r"^Not enough memory\. Please try to increase --mem-fraction-static"),
     Sign(
         "kv_too_big",
         r"^Available memory on node \d+ \((?P<available>[\d.]+)/(?P<total>[\d.]+) GiB\) on kv cache allocation "
@@ -100,6 +128,20 @@ ARGUMENT_SIGNS = (
         types=("KeyError",),
     ),
     Sign("speculation_incomplete", r"^num_speculative_tokens must be provided with speculative model"),
+    Sign("speculation_incomplete", r"^num_speculative_tokens was provided but without speculative model"),
+    Sign(
+        "bad_flag_value",
+        r"^(?P<flag>max_num_batched_tokens) \((?P<value>\d+)\) is smaller than max_model_len \((?P<least>\d+)\)",
+    ),
+    Sign(
+        "bad_flag_value",
+        r"^[Tt]he supplied (?P<flag>chat template) (?:string )?\((?P<value>[^)]{1,400})\) "
+        r"(?:appears path-like, but doesn't exist|looks like a file path, but it failed to be opened)",
+    ),
+    Sign(
+        "bad_flag_value",
+        r"^(?P<flag>GPU memory utilization) must be less than 1\.0\. Got (?P<value>-?\d{1,9}(?:\.\d{1,9})?)",
+    ),
     Sign(
         "bad_flag_value",
         r"^(?P<flag>max_num_batched_tokens) \((?P<value>\d+)\) must be greater than or equal to max_num_seqs \(\d+\)",

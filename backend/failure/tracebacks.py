@@ -12,7 +12,9 @@ ANNOUNCEMENT_CHARACTERS = 200
 EXCEPTIONS = 400  # the newest of a log
 
 _FRAME = re.compile(r'\s+File "([^"]{0,400})", line \d+(?:, in (\S{1,120}))?')
-_HEAD = re.compile(r"(?:Traceback|Stack trace) \(most recent call last\)")
+_HEAD = re.compile(  # SGLang writes its time and what happened before it
+    r"(?:\[[^\]]{1,60}\] Scheduler hit an exception: )?(?:Traceback|Stack trace) \(most recent call last\)"
+)
 _CAUSED = "The above exception was the direct cause of the following exception"
 _DURING = "During handling of the above exception, another exception occurred"
 _NAMED = re.compile(

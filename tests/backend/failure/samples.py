@@ -1,6 +1,6 @@
 """One text for each sign that must be recognised, and one that looks like it and must not be: not even as something else.
 
-The texts are the messages of vLLM 0.19.1 and 0.32, torch, Triton, CUDA and NCCL, other figures filled in.
+The texts are the messages of vLLM, SGLang, torch, Triton, CUDA, NCCL, Docker and others, other figures filled in.
 """
 
 from dataclasses import dataclass, field
@@ -24,10 +24,12 @@ def raised(text: str, *calls: str, file: str = "/env/vllm/v1/worker/gpu_worker.p
     return (HEAD, *frames, *text.split("\n"))
 
 
-def core(text: str, *calls: str, worker: str = "EngineCore pid=77") -> tuple[str, ...]:
+def core(
+    text: str, *calls: str, worker: str = "EngineCore pid=77", file: str = "/env/vllm/v1/worker/gpu_worker.py"
+) -> tuple[str, ...]:
     """The same in an engine core or worker, followed by the generic last words of the API server."""
     prefix = f"({worker}) ERROR 12-01 12:00:00 [core.py:1108] "
-    said = ("EngineCore failed to start.", *raised(text, *calls))
+    said = ("EngineCore failed to start.", *raised(text, *calls, file=file))
     last = "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}"
     return (*(prefix + line for line in said), *raised(last, "main"))
 
@@ -466,6 +468,7 @@ MATCHING = (
         ),
         -6,
     ),
+    Sample("triton_layout", ("Unexpected mma -> mma layout conversion", "UNREACHABLE executed at Utility.cpp:9!"), -6),
     Sample("triton_layout", core("RuntimeError: Unexpected mma -> mma layout conversion")),
     Sample(
         "triton_shared_memory",
@@ -532,6 +535,296 @@ MATCHING = (
     Sample("nccl_failure", core("RuntimeError: x\nncclUnhandledCudaError: Call to CUDA function failed.")),
     Sample("nccl_failure", core("RuntimeError: x\nncclInternalError: Internal check failed.")),
     Sample("nccl_failure", core("RuntimeError: x\nncclRemoteError: A call failed possibly due to a network error")),
+    Sample(
+        "unknown_flag",
+        usage("ambiguous option: --max-num could match --max-num-seqs, --max-num-batched-tokens"),
+        2,
+        {"flags": "--max-num"},
+    ),
+    Sample(
+        "bad_flag_value",
+        raised("ValueError: GPU memory utilization must be less than 1.0. Got 92.0."),
+        values={"flag": "gpu-memory-utilization", "value": "92.0"},
+    ),
+    Sample(
+        "bad_flag_value",
+        raised(
+            "ValueError: max_num_batched_tokens (512) is smaller than max_model_len (2048). This effectively limits the"
+        ),
+        values={"flag": "max-num-batched-tokens", "value": "512", "least": "2048"},
+    ),
+    Sample(
+        "bad_flag_value",
+        raised(
+            "ValueError: The supplied chat template (/a/b.jinja) looks like a file path, but it failed to be opened."
+        ),
+        values={"flag": "chat-template", "value": "/a/b.jinja"},
+    ),
+    Sample(
+        "speculation_incomplete",
+        raised("ValueError: num_speculative_tokens was provided but without speculative model."),
+    ),
+    Sample(
+        "context_too_long",
+        raised(
+            "ValueError: Warning: User-specified context_length (65536) is greater than the derived context_length (32768). "
+            "This may lead to incorrect model outputs or CUDA errors."
+        ),
+        values={"context": "65536", "limit": "32768"},
+    ),
+    Sample(
+        "kv_too_small",
+        core(
+            "ValueError: The model's max seq len (32768) is larger than the maximum number of tokens that can be stored in KV "
+            "cache (13952). Try increasing `gpu_memory_utilization` or decreasing `max_model_len`"
+        ),
+        values={"context": "32768", "limit": "13952"},
+    ),
+    Sample(
+        "kv_no_room",
+        raised("RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.", "init_memory_pool"),
+    ),
+    Sample(
+        "port_taken",
+        (
+            "docker: Error response from daemon: driver failed programming external connectivity on endpoint volta (a1b2): "
+            "Bind for 0.0.0.0:8009 failed: port is already allocated.",
+        ),
+        125,
+        {"port": "8009"},
+    ),
+    Sample(
+        "port_taken",
+        (
+            "docker: Error response from daemon: driver failed programming external connectivity on endpoint volta (a1b2): "
+            "Error starting userland proxy: listen tcp4 0.0.0.0:8009: bind: address already in use.",
+        ),
+        125,
+        {"port": "8009"},
+    ),
+    Sample(
+        "permission_denied",
+        (
+            "docker: permission denied while trying to connect to the Docker daemon socket at unix:///var/run/docker.sock: "
+            'Head "http://%2Fvar%2Frun%2Fdocker.sock/_ping": dial unix /var/run/docker.sock: connect: permission denied.',
+        ),
+        126,
+        {"path": "/var/run/docker.sock"},
+    ),
+    Sample(
+        "not_executable",
+        (
+            "docker: Error response from daemon: failed to create task for container: failed to create shim task: OCI runtime "
+            'create failed: runc create failed: unable to start container process: exec: "vllm": executable file not found in '
+            "$PATH: unknown.",
+        ),
+        127,
+        {"error": 'exec: "vllm": executable file not found in $PATH'},
+    ),
+    Sample(
+        "not_executable",
+        ("/start.sh: line 3: /env/bin/vllm: cannot execute: required file not found",),
+        127,
+        {"error": "/env/bin/vllm: cannot execute: required file not found"},
+    ),
+    Sample(
+        "wrong_path",
+        raised(
+            "OSError: Incorrect path_or_model_id: '/data/qwen'. Please provide either the path to a local folder or the repo_id"
+        ),
+        values={"path": "/data/qwen"},
+    ),
+    Sample(
+        "wrong_path",
+        raised(
+            "OSError: models/qwen is not a local folder and is not a valid model identifier listed on 'https://hub.example'"
+        ),
+        values={"path": "models/qwen"},
+    ),
+    Sample(
+        "no_network",
+        raised(
+            "httpx.ConnectError: [Errno -3] Temporary failure in name resolution",
+            "hf_hub_download",
+            file="/env/huggingface_hub/file_download.py",
+        ),
+    ),
+    Sample(
+        "no_network",
+        raised(
+            "httpx.ConnectError: [Errno 101] Network is unreachable", "x", file="/env/huggingface_hub/utils/_http.py"
+        ),
+    ),
+    Sample(
+        "no_network",
+        raised(
+            "requests.exceptions.ConnectionError: (MaxRetryError(\"HTTPSConnectionPool(host='hub.example', port=443): Max "
+            'retries exceeded with url: /a/b/resolve/main/config.json (Caused by NameResolutionError(\\"<x>: Failed to resolve'
+        ),
+    ),
+    Sample("disk_full", raised("RuntimeError: Data processing error: IO Error: No space left on device (os error 28)")),
+    Sample(
+        "config_missing",
+        raised(
+            "OSError: /data/qwen does not appear to have a file named config.json. Checkout 'https://hub.example/x'"
+        ),
+    ),
+    Sample(
+        "weights_corrupt",
+        core(
+            "_pickle.UnpicklingError: invalid load key, 'v'.",
+            "load_model",
+        ),
+    ),
+    Sample(
+        "weights_corrupt",
+        raised("_pickle.UnpicklingError: invalid load key, 'v'.", "_legacy_load", file="/env/torch/serialization.py"),
+    ),
+    Sample(
+        "weights_corrupt",
+        raised(
+            "_pickle.UnpicklingError: Weights only load failed. In PyTorch 2.6, we changed\n"
+            "compatible with your use case: WeightsUnpickler error: \n\nUnsupported operand 118\n\nCheck",
+            "load",
+            file="/env/torch/serialization.py",
+        ),
+    ),
+    Sample(
+        "weights_missing",
+        core(
+            'FileNotFoundError: No such file or directory: "/data/qwen/model-00002-of-00004.safetensors"',
+            "load_weights",
+        ),
+        values={"path": "/data/qwen/model-00002-of-00004.safetensors"},
+    ),
+    Sample(
+        "weights_missing",
+        raised(
+            "OSError: /data/qwen does not appear to have a file named model-00002-of-00004.safetensors. Checkout 'x'"
+        ),
+        values={"path": "model-00002-of-00004.safetensors"},
+    ),
+    Sample(
+        "weights_missing",
+        core(
+            "ValueError: Following weights were not initialized from checkpoint: {'model.layers.9.mlp.up_proj.weight'}"
+        ),
+        values={"path": "'model.layers.9.mlp.up_proj.weight'"},
+    ),
+    Sample(
+        "unknown_architecture",
+        core(
+            "ValueError: Foo9ForCausalLM has no vLLM implementation and the Transformers implementation is not compatible with "
+            "vLLM. Try setting VLLM_USE_V1=0."
+        ),
+        values={"architecture": "Foo9ForCausalLM"},
+    ),
+    Sample(
+        "unknown_architecture",
+        raised("ValueError: The Transformers implementation of 'Foo9ForCausalLM' is not compatible with vLLM."),
+        values={"architecture": "Foo9ForCausalLM"},
+    ),
+    Sample(
+        "no_compiler",
+        core("RuntimeError: Could not find nvcc and default cuda_home='/usr/local/cuda' doesn't exist"),
+        values={"language": "nvcc"},
+    ),
+    Sample(
+        "no_compiler",
+        core("RuntimeError: Ninja build failed. Ninja output:\n/bin/sh: 1: /usr/local/cuda/bin/nvcc: not found"),
+        values={"language": "nvcc"},
+    ),
+    Sample(
+        "no_compiler",
+        core("OSError: CUDA_HOME environment variable is not set. Please set it to your CUDA install root."),
+        values={"language": "CUDA"},
+    ),
+    Sample(
+        "host_memory",
+        raised(
+            "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.\nMemory on the node was"
+        ),
+    ),
+    Sample("nvfp4_no_plugin", core("ValueError: Current platform does not support NVFP4 quantization. Please use")),
+    Sample(
+        "bf16_unsupported",
+        core(
+            "triton.runtime.errors.PTXASError: PTXAS error: Internal Triton PTX codegen error\n`ptxas` stderr:\n"
+            "ptxas /tmp/tmpab.ptx, line 277; error   : Feature 'cvt.bf16.f32' requires .target sm_80 or higher"
+        ),
+    ),
+    Sample(
+        "bf16_unsupported",
+        ("ptxas /tmp/tmpab.ptx, line 281; error   : Feature '.bf16' requires .target sm_80 or higher",),
+    ),
+    Sample(
+        "bf16_unsupported",
+        core(
+            "NotImplementedError: No operator found for `memory_efficient_attention_forward` with inputs:\n"
+            "     query       : shape=(1, 9, 8, 64) (torch.bfloat16)\n`fa2F@2.5.7` is not supported because:\n"
+            "    requires device with capability > (8, 0) but your GPU has capability (7, 0) (too old)\n"
+            "    bf16 is only supported on A100+ GPUs"
+        ),
+    ),
+    Sample(
+        "attention_unsupported_card",
+        core(
+            "NotImplementedError: No operator found for `memory_efficient_attention_forward` with inputs:\n"
+            "     query       : shape=(1, 9, 8, 64) (torch.float16)\n`fa2F@2.5.7` is not supported because:\n"
+            "    requires device with capability > (8, 0) but your GPU has capability (7, 0) (too old)"
+        ),
+        values={"backend": "xFormers"},
+    ),
+    Sample(
+        "attention_unsupported_card",
+        core("RuntimeError: FlashInfer requires GPUs with sm75 or higher", "check_cuda_arch"),
+        values={"backend": "FlashInfer"},
+    ),
+    Sample(
+        "fp8_unsupported",
+        core("RuntimeError: torch._scaled_mm is only supported on CUDA devices with compute capability >= 9.0 or 8.9"),
+    ),
+    Sample(
+        "driver_too_old",
+        core("torch.AcceleratorError: CUDA error: the provided PTX was compiled with an unsupported toolchain."),
+    ),
+    Sample(
+        "driver_too_old",
+        core(
+            "RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions before calling "
+            "NumCudaDevices() that might have already set an error? Error 804: forward compatibility was attempted on non "
+            "supported HW"
+        ),
+    ),
+    Sample(
+        "driver_too_old",
+        (
+            "docker: Error response from daemon: failed to create task for container: Auto-detected mode as 'legacy'",
+            "nvidia-container-cli: requirement error: unsatisfied condition: cuda>=12.8, please update your driver to a newer",
+        ),
+        125,
+    ),
+    Sample(
+        "no_gpu",
+        ('docker: Error response from daemon: could not select device driver "" with capabilities: [[gpu]].',),
+        125,
+    ),
+    Sample("no_gpu", ("nvidia-container-cli: initialization error: nvml error: driver not loaded: unknown.",), 125),
+    Sample("too_few_gpus", core("torch.AcceleratorError: CUDA error: invalid device ordinal\nGPU device may be out")),
+    Sample(
+        "oom_graphs",
+        (
+            "[2026-12-01 12:00:00 TP0] Scheduler hit an exception: Traceback (most recent call last):",
+            '  File "/env/sglang/srt/model_executor/model_runner.py", line 7, in init_cuda_graphs',
+            "    do()",
+            "Exception: Capture cuda graph failed: CUDA out of memory. Tried to allocate 2.00 GiB.",
+            "Possible solutions:",
+        ),
+    ),
+    Sample(
+        "nccl_failure",
+        core("torch.distributed.DistBackendError: NCCL error in /pytorch/NCCLUtils.cpp:77, unhandled cuda error"),
+    ),
 )
 
 UNRELATED = (  # near misses: each is unknown
@@ -549,7 +842,94 @@ UNRELATED = (  # near misses: each is unknown
         ("WARNING:  [Errno 98] error while attempting to bind on address ('::', 8009): address already in use",),
     ),
     Sample("unknown", raised("ValueError: User-specified max_model_len (0) is not valid")),
-    Sample("unknown", raised("ValueError: max_num_batched_tokens (512) is smaller than max_model_len (2048)")),
+    Sample("unknown", usage("ambiguous option: a could match b"), 2),
+    Sample("unknown", raised("ValueError: GPU memory utilization must be measured first")),
+    Sample("unknown", raised("ValueError: max_num_batched_tokens (512) is smaller than the longest item (2048)")),
+    Sample("unknown", raised("ValueError: The supplied chat template is not valid")),
+    Sample("unknown", raised("ValueError: num_speculative_tokens was provided but is ignored")),
+    Sample("unknown", raised("UserWarning: User-specified context_length (9) is greater than the derived one")),
+    Sample("unknown", core("ValueError: The model's max seq len (32768) is larger than the encoder's (1500)")),
+    Sample("unknown", raised("RuntimeError: Not enough memory. Please try again")),
+    Sample("unknown", ("docker: Error response from daemon: Conflict. The container name is already in use.",), 125),
+    Sample("unknown", ("Bind for 0.0.0.0:8009 failed: port is already allocated, trying the next one",), 125),
+    Sample(
+        "unknown", ("docker: Error response from daemon: listen unix /run/x.sock: bind: address already in use",), 125
+    ),
+    Sample("unknown", ("Cannot connect to the Docker daemon at unix:///var/run/docker.sock.",), 1),
+    Sample("unknown", ('exec: "rocm-smi": executable file not found in $PATH',), 1),
+    Sample("unknown", ("/env/bin/vllm: cannot execute binary file: Exec format error",), 126),
+    Sample("unknown", raised("ValueError: Incorrect path_or_model_id: '/data/qwen'")),
+    Sample("unknown", raised("OSError: v9 is not a valid git identifier (branch name, tag name or commit id)")),
+    Sample(
+        "unknown", raised("OSError: /data/qwen does not appear to have a file named preprocessor_config.json. Checkout")
+    ),
+    Sample("unknown", raised("httpx.ConnectError: [Errno -3] Temporary failure in name resolution", "send_metrics")),
+    Sample(
+        "unknown",
+        raised("socket.gaierror: [Errno -2] Name or service not known", "create_store", file="/env/torch/x.py"),
+    ),
+    Sample(
+        "unknown",
+        raised(
+            "requests.exceptions.ConnectionError: (MaxRetryError(\"HTTPConnectionPool(host='10.0.0.9', port=80): Max retries "
+            "exceeded with url: /metrics (Caused by NewConnectionError(x"
+        ),
+    ),
+    Sample("unknown", raised("RuntimeError: cannot map /dev/shm/a: No space left on device (os error 28)")),
+    Sample("unknown", core("_pickle.UnpicklingError: invalid load key, 'v'.", "recv_message")),
+    Sample(
+        "unknown",
+        core("_pickle.UnpicklingError: invalid load key, '\\x80'.", "load", file="/env/torch/serialization.py"),
+    ),
+    Sample("unknown", core("_pickle.UnpicklingError: Unsupported operand 118", "recv_message")),
+    Sample("unknown", core("RuntimeError: PytorchStreamReader failed reading zip archive", "load_compiled_graph")),
+    Sample("unknown", raised("FileNotFoundError: [Errno 2] No such file or directory: '/data/qwen/merges.txt'")),
+    Sample("unknown", raised("OSError: /data/qwen does not appear to have a file named tokenizer.model. Checkout")),
+    Sample("unknown", core("ValueError: Following weights were not initialized")),
+    Sample("unknown", ("WARNING 12-01 12:00:00 [utils.py:79] Foo9 has no vLLM implementation, falling back to",)),
+    Sample("unknown", raised("ValueError: The Transformers implementation of attention is not used")),
+    Sample("unknown", core("RuntimeError: Could not find nvcc flags for this file")),
+    Sample("unknown", core("RuntimeError: /bin/sh: 1: git: not found")),
+    Sample("unknown", core("OSError: CUDA_HOME environment variable is set to a file")),
+    Sample("unknown", raised("ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.")),
+    Sample("unknown", core("ValueError: Current platform does not support FP4 indices")),
+    Sample("unknown", ("ptxas /tmp/a.ptx, line 2; error   : Feature 'add{.bf16}' requires .target sm_90 or higher",)),
+    Sample(
+        "unknown",
+        core(
+            "NotImplementedError: No operator found for `memory_efficient_attention_forward` with inputs:\n"
+            "`fa2F@2.5.7` is not supported because:\n"
+            "    requires device with capability > (8, 0) but your GPU has capability (7, 0) (too old)\n"
+            "    operator wasn't built - see `python -m xformers.info` for more info"
+        ),
+    ),
+    Sample(
+        "unknown",
+        core(
+            "NotImplementedError: No operator found for `memory_efficient_attention_forward` with inputs:\n"
+            "    requires device with capability <= (9, 0) but your GPU has capability (12, 0) (too new)"
+        ),
+    ),
+    Sample(
+        "unknown",
+        core("RuntimeError: FlashInfer requires GPUs with sm75 or higher", "top_k", file="/env/flashinfer/sampling.py"),
+    ),
+    Sample("unknown", core("RuntimeError: torch._scaled_mm is only supported for contiguous inputs")),
+    Sample("unknown", core("torch.AcceleratorError: CUDA error: a PTX JIT compilation failed")),
+    Sample(
+        "unknown",
+        core("RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 802: system not yet initialized"),
+    ),
+    Sample("unknown", ("nvidia-container-cli: requirement error: unsatisfied condition: brand = tesla",), 125),
+    Sample(
+        "unknown",
+        ('docker: Error response from daemon: could not select device driver "x" with capabilities: [[tpu]]',),
+        125,
+    ),
+    Sample("unknown", ("nvidia-container-cli: initialization error: cgroup subsystem devices not found",), 125),
+    Sample("unknown", core("torch.AcceleratorError: CUDA error: invalid argument")),
+    Sample("unknown", raised("Exception: Capture cuda graph failed: shapes differ")),
+    Sample("unknown", core("RuntimeError: NCCL error count is zero")),
     Sample("unknown", core("ValueError: No available memory for the encoder cache")),
     Sample(
         "unknown",

@@ -175,6 +175,15 @@ def test_an_earlier_run_in_the_same_log_is_not_this_one_s_cause() -> None:
     assert explained(lines).rule == "unknown"
 
 
+def test_an_earlier_run_that_ended_above_the_first_line_of_this_one_is_not_its_cause() -> None:
+    begin = "INFO 12-01 12:00:00 [__init__.py:1] Automatically detected platform cuda."
+    lines = (*core("MemoryError", "load_model"), begin, *raised("pydantic.errors.PydanticUserError: x", "<module>"))
+    assert explained(lines).rule == "unknown"
+    assert explained((begin, *core("MemoryError", "load_model"))).rule == "host_memory"
+    worker = core("MemoryError", "load_model")[:-4]  # another process begins before the server has ended
+    assert explained((*worker, begin)).rule == "host_memory"
+
+
 # a card's memory
 
 
@@ -223,7 +232,29 @@ def test_a_request_that_ran_out_of_memory_is_no_cause_when_the_engine_went_on_an
     assert explained((*READY, *hit, "INFO:     Shutting down"), code=0, phase=None).rule == "unknown"
 
 
+def test_the_last_exception_of_sglang_says_that_graphs_were_captured_whatever_was_logged_before() -> None:
+    lines = (
+        "Loading safetensors checkpoint shards: 100% Completed | 2/2 [00:01<00:00]",
+        "[2026-12-01 12:00:00 TP0] Scheduler hit an exception: Traceback (most recent call last):",
+        '  File "/env/sglang/srt/model_executor/cuda_graph_runner.py", line 7, in __init__',
+        "    self.capture()",
+        OOM,
+        "",
+        "During handling of the above exception, another exception occurred:",
+        "",
+        *raised(f"Exception: Capture cuda graph failed: {OOM.partition(': ')[2]}", "__init__"),
+    )
+    assert explained(lines).rule == "oom_graphs"
+
+
 # how it died
+
+
+def test_a_log_tells_no_failure_of_what_ended_in_order_with_exit_code_0() -> None:
+    for sample in MATCHING:
+        lines = (*sample.lines, "INFO:     Shutting down", "INFO:     Finished server process [7]")
+        assert explained(lines, code=0, phase=Stage.WARM_UP).rule == "unknown", sample
+        assert explained(lines, code=0, phase=None).rule == "unknown", sample
 
 
 def test_a_kill_is_told_from_an_exhausted_machine_by_the_kernel_s_counter() -> None:

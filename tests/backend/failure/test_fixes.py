@@ -67,6 +67,24 @@ def test_a_prefill_gets_steps_of_512_and_then_smaller_ones() -> None:
     assert "batched_tokens" not in fixes("oom_prefill", batched_tokens=128)
 
 
+def test_a_step_is_never_made_smaller_than_the_requests_at_once() -> None:
+    assert fixes("oom_prefill", max_sequences=1024)["batched_tokens"] == "1024"
+    assert fixes("oom_prefill", batched_tokens=8192, max_sequences=16)["batched_tokens"] == "512"
+    assert fixes("oom_prefill", batched_tokens=512, max_sequences=384)["batched_tokens"] == "384"
+    assert "batched_tokens" not in fixes("oom_prefill", batched_tokens=1024, max_sequences=1024)
+
+
+def test_steps_smaller_than_the_context_are_raised_to_it_where_the_engine_asks_for_that() -> None:
+    found = fixes_for("bad_flag_value", {"flag": "max-num-batched-tokens", "least": "2048"}, LaunchContext())
+    assert found == (Fix(FixKind.BATCHED_TOKENS, "2048"), Fix(FixKind.DROP_FLAG, "max-num-batched-tokens"))
+
+
+def test_a_context_beyond_the_stored_tokens_is_lowered_to_their_number() -> None:
+    assert fixes("kv_too_small", {"context": "32768", "limit": "13952"}, engine="cuda", memory_utilization=0.95) == {
+        "context": "13952"
+    }
+
+
 def test_the_trial_run_gets_fewer_requests_where_the_message_counts_them() -> None:
     assert fixes("oom_profiling", {"sequences": "256"}) == {"max_sequences": "128", "memory_utilization": "0.85"}
     assert fixes("oom_profiling", max_sequences=16, batched_tokens=2048) == {

@@ -23,6 +23,13 @@ CASES: tuple[tuple[str, int, str, dict[str, str], tuple[Fix, ...]], ...] = (
     ("bad_choice", 2, "bad_flag_value", {"flag": "dtype", "value": "float15"}, ()),
     ("bad_int", 2, "bad_flag_value", {"flag": "max-model-len", "value": "many"}, ()),
     (
+        "chat_template",
+        1,
+        "bad_flag_value",
+        {"flag": "chat-template", "value": "/no/template.jinja"},
+        (Fix(FixKind.DROP_FLAG, "chat-template"),),
+    ),
+    (
         "utilization",
         1,
         "bad_flag_value",
@@ -95,7 +102,6 @@ CASES: tuple[tuple[str, int, str, dict[str, str], tuple[Fix, ...]], ...] = (
     ("config_invalid", 1, "unknown", {}, ()),
     ("kv_env", 1, "unknown", {}, ()),
     ("served_host", 1, "unknown", {}, ()),
-    ("chat_template", 1, "unknown", {}, ()),
 )
 
 

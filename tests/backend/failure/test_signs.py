@@ -68,5 +68,6 @@ def test_every_rule_of_a_sign_has_words() -> None:
 def _parts(line: str) -> list[str]:
     """A line, and what is left of it after each colon: signs begin after the type of an exception."""
     starts = [0] + [index + 2 for index in range(len(line)) if line.startswith(": ", index)]
+    starts += [line.index("[core.py:1108] ") + 15] if "[core.py:1108] " in line else []
     starts += [line.index("Value error, ") + 13] if "Value error, " in line else []
     return [line[start:].strip() for start in starts] + [f"x: {line.strip()}"]
