@@ -1,9 +1,6 @@
 """The thin edge: reads the model's files, the port, the driver and the processes on the cards, and builds a Situation."""
 
-import errno
-import ipaddress
 import os
-import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +8,6 @@ from pathlib import Path
 import psutil
 from pydantic import SecretStr
 
-from backend.engine.listener import listener_pids
 from backend.environment.views import EnvironmentView
 from backend.errors import PanelError
 from backend.fit.estimate import FitEstimate
@@ -26,6 +22,7 @@ from backend.preflight.capability import capability_of
 from backend.preflight.context_limit import context_limit
 from backend.preflight.engine_models import read_engine_models
 from backend.preflight.model_files import look_at_folder
+from backend.preflight.ports import LOOPBACK, ask_port, port_user
 from backend.preflight.situation import (
     CardSituation,
     CardUser,
@@ -37,7 +34,6 @@ from backend.preflight.situation import (
 )
 from backend.reading import Missing, MissingReason, value_or_none
 
-LOOPBACK = "127.0.0.1"
 MOST_USERS = 64  # processes of one card
 _VERSION_FILE = Path("proc/driver/nvidia/version")
 _DISK_FOLDER, _DISK_SIZE = "LMCACHE_LOCAL_DISK", "LMCACHE_MAX_LOCAL_DISK_SIZE"  # of LMCache; the size is in GB
@@ -247,38 +243,5 @@ def _listen(host: str, port: int | None, api_key: SecretStr | None) -> ListenSit
     if port is None:
         return ListenSituation(host, has_key=has_key)
     free, is_local = ask_port(host, port)
-    user = _port_user(port) if free is False else ""
+    user = port_user(port) if free is False else ""
     return ListenSituation(host, port, free, user, has_key=has_key, host_is_local=is_local)
-
-
-def ask_port(host: str, port: int) -> tuple[bool | None, bool | None]:
-    """Whether the port can be listened on, and whether the address is this machine's; None: not known.
-
-    Takes it for a moment, in the way that a server does. A name is not looked up: that may take long.
-    """
-    bare = LOOPBACK if host.lower() == "localhost" else host.strip("[]")
-    try:
-        family = socket.AF_INET6 if ipaddress.ip_address(bare).version == 6 else socket.AF_INET
-    except ValueError:
-        return None, None
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((bare, port))
-        except OSError as err:
-            if err.errno == errno.EADDRINUSE:
-                return False, True
-            return None, False if err.errno == errno.EADDRNOTAVAIL else None
-        except OverflowError:
-            return None, None
-    return True, True
-
-
-def _port_user(port: int) -> str:
-    """Who listens on it, as far as we may see: "nginx (812)"."""
-    for pid in sorted(listener_pids(port)):
-        try:
-            return f"{psutil.Process(pid).name()} ({pid})"
-        except psutil.Error:
-            continue
-    return ""

@@ -237,7 +237,7 @@ MODEL_WORDS: Mapping[str, Words] = {
     ),
     # equal beginnings
     "prompt_changes": Words(
-        "The system prompt holds “{found}”, {percent} % from its beginning: what changes with every request is computed anew from there on.",
+        "The system prompt holds “{found}”, {percent} % from its beginning: from there on every request is computed anew.",
         "系统提示词在 {percent}% 处含有“{found}”：每次请求都会变化，之后的内容都得重新计算。",
         "Move what changes to the end of the prompt or into the question.",
         "请把会变化的内容移到提示词末尾或放进问题里。",
