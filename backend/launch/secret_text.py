@@ -72,7 +72,7 @@ def secrets_of(env: Mapping[str, str], secrets: Iterable[str]) -> Secrets:
     names = {
         name
         for name, value in env.items()
-        if value in literal or _SECRET_NAME.search(name) or has_secret(value) or _SECRET_VALUE.search(value)
+        if value in literal or _SECRET_NAME.search(name) or _looks_secret(value, literal)
     }
     found = {
         env[name]: name for name in sorted(names, reverse=True) if env[name] in literal or len(env[name]) >= _TELLING
@@ -85,6 +85,12 @@ def secrets_of(env: Mapping[str, str], secrets: Iterable[str]) -> Secrets:
 def variables_in(pieces: Iterable[Pieces]) -> tuple[str, ...]:
     """Names of all variables that stand in these texts, each once, sorted."""
     return tuple(sorted({piece.name for text in pieces for piece in text if isinstance(piece, Variable)}))
+
+
+def _looks_secret(value: str, literal: set[str]) -> bool:
+    for known in literal:  # these are taken out wherever they are, the rest of the text can be shown
+        value = value.replace(known, "")
+    return has_secret(value) or _SECRET_VALUE.search(value) is not None
 
 
 def _check_passable(text: str) -> None:
