@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 
 from pydantic import SecretStr
@@ -21,14 +22,16 @@ from backend.launch.card_choice import choose_cards
 from backend.launch.import_draft import Import
 from backend.launch.import_text import read_import
 from backend.launch.models import find_model
-from backend.launch.plan import GpuChoice, LaunchSpec, Listen, plan
+from backend.launch.plan import GpuChoice, LaunchSpec, Listen, engine_key, plan
 from backend.launch.preset import Preset
 from backend.launch.shelf import PresetShelf, PresetStore
+from backend.settings import is_loopback
 from backend.viewer import Role, Viewer, require
 
 log = logging.getLogger(__name__)
 
 UNCHANGED = Adjustments()
+LOOPBACK = "127.0.0.1"
 
 
 class Obstacle(StrEnum):
@@ -112,7 +115,13 @@ class Launcher:
         return None
 
     def plan(
-        self, preset: Preset, *, port: int, adjustments: Adjustments = UNCHANGED, gpus: tuple[GpuChoice, ...] = ()
+        self,
+        preset: Preset,
+        *,
+        port: int,
+        adjustments: Adjustments = UNCHANGED,
+        gpus: tuple[GpuChoice, ...] = (),
+        api_key: SecretStr | None = None,
     ) -> LaunchSpec:
         """What starting this preset would run. Reads the model's folder: call it off the loop.
 
@@ -124,7 +133,7 @@ class Launcher:
             preset,
             find_model(self._models, preset.model.name),
             tools=self._environments.tools(preset.engine, adjustments.environment),
-            listen=Listen(port=port, api_key=self._api_key),
+            listen=Listen(port=port, host=adjustments.host or LOOPBACK, api_key=api_key or self._api_key),
             adjustments=adjustments,
             gpus=gpus,
             draft=find_model(self._models, guesser) if guesser else None,
@@ -132,8 +141,10 @@ class Launcher:
 
     # starting
 
-    async def start(self, viewer: Viewer, name: str, adjustments: Adjustments = UNCHANGED) -> str:
-        """Start a preset's engine; returns its id, long before it is ready."""
+    async def start(
+        self, viewer: Viewer, name: str, adjustments: Adjustments = UNCHANGED, *, api_key: SecretStr | None = None
+    ) -> str:
+        """Start a preset's engine; returns its id, long before it is ready. `api_key`: None takes the panel's own."""
         require(viewer, Role.OPERATOR)
         await self.refresh()
         preset = self._shelf.by_name(name)
@@ -141,7 +152,12 @@ class Launcher:
             raise LaunchError(f"{preset.title.en} runs already.", hint="Stop it first to start it anew.")
         gpus = self.cards_for(preset.adjusted(adjustments), adjustments)
         port = adjustments.port or self._fleet.claim_port(preset.name)
-        spec = await asyncio.to_thread(self.plan, preset, port=port, adjustments=adjustments, gpus=gpus)
+        plan_it = partial(self.plan, preset, port=port, adjustments=adjustments, gpus=gpus, api_key=api_key)
+        spec = await asyncio.to_thread(plan_it)
+        if not is_loopback(spec.host) and not spec.secrets:
+            raise LaunchError(
+                f"{preset.title.en} would answer anybody who reaches {spec.host}.", hint="Give it an API key first."
+            )
         log.info("start %s on port %s, asked by %s", name, spec.port, viewer.user)
         return await self._fleet.launch(spec)
 
@@ -153,6 +169,11 @@ class Launcher:
         """UUIDs of the cards that running engines have."""
         running = (e.spec for e in self._fleet.engines.values() if e.spec and e.status.state in RUNNING_STATES)
         return frozenset(uuid for spec in running for uuid in spec.gpus)
+
+    def served_names(self, *, besides: str) -> tuple[str, ...]:
+        """What running engines are called by clients, that of the preset `besides` left out."""
+        running = (e.spec for e in self._fleet.engines.values() if e.spec and e.status.state in RUNNING_STATES)
+        return tuple(spec.served_model for spec in running if spec.preset != besides)
 
     async def fix(self, viewer: Viewer, engine_id: str, number: int) -> None:
         """Start a failed engine again with one thing changed: the fix of this number of its failure."""
@@ -177,7 +198,7 @@ class Launcher:
         assert spec is not None
         adjustments = spec.adjustments.with_fix(fix) if fix else spec.adjustments
         if spec.preset in {preset.name for preset in self._shelf.presets}:
-            await self.start(viewer, spec.preset, adjustments)
+            await self.start(viewer, spec.preset, adjustments, api_key=engine_key(spec))
             return
         if fix is not None:
             raise LaunchError(f"The preset {spec.preset!r} is no longer there, so it cannot be started with a change.")

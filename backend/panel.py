@@ -22,10 +22,13 @@ from backend.engine.status import RUNNING_STATES
 from backend.environment.environments import Environments
 from backend.environment.views import AttachedState
 from backend.errors import LaunchError, StateFolderBusy
+from backend.fit.host_overheads import HostOverheads
 from backend.gpu.sampler import GpuSampler
 from backend.host import HostSampler
+from backend.launch.plan import engine_key
 from backend.launch.shelf import PresetStore
 from backend.launcher import Launcher
+from backend.proposal import Proposals
 from backend.settings import Settings
 from backend.viewer import Role, Viewer, require
 
@@ -47,7 +50,7 @@ class Panel:
         self.fleet = Fleet(
             self.folder.engines,
             first_port=settings.engine_port_start,
-            on_change=lambda _: self.changes.notify(),
+            on_change=self._engine_changed,
             cards=lambda: cards_in_use(self.gpus.view()),
         )
         self.environments = Environments(
@@ -60,6 +63,15 @@ class Panel:
             fleet=self.fleet,
             cards=self.gpus.view,
             engine_api_key=settings.engine_api_key,
+            on_change=self.changes.notify,
+        )
+        self.proposals = Proposals(
+            launcher=self.launcher,
+            environments=self.environments,
+            models=self.folder.models,
+            cards=self.gpus.view,
+            host=self.host.snapshot,
+            overheads=HostOverheads(self.folder.root / "overheads.json"),
             on_change=self.changes.notify,
         )
         self._database = Database(self.folder.database)
@@ -177,10 +189,14 @@ class Panel:
             title=engine.spec.title,
             base_url=engine.spec.base_url,
             served_model=engine.spec.served_model,
-            api_key=self.settings.engine_api_key,
+            api_key=engine_key(engine.spec),
             max_model_len=engine.spec.max_model_len,
             reports_request_metrics=engine.spec.reports_request_metrics,
         )
+
+    def _engine_changed(self, engine: Engine) -> None:
+        self.changes.notify()
+        self.proposals.note(engine)
 
     def _environments_changed(self) -> None:
         """What can be started may have changed with them; several changes in a row are one refresh."""

@@ -25,9 +25,9 @@ class Action:
     role: Role
 
 
-def dialog_frame(html: str) -> dict[str, Any]:
+def dialog_frame(html: str, *, wide: bool = False) -> dict[str, Any]:
     """Opens a dialog in the asking tab."""
-    return {"type": "dialog", "html": html}
+    return {"type": "dialog", "html": html, "wide": wide}
 
 
 def field(message: Mapping[str, Any], name: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 from backend.errors import LaunchError, PanelError
 from backend.panel import Panel
 from backend.viewer import Role, Viewer
-from ui import environment_actions, preset_actions
+from ui import environment_actions, form_actions, preset_actions
 from ui.action import Action, Frames
 from ui.render_chat import render_notice
 
@@ -73,6 +73,9 @@ ACTIONS: Mapping[str, Action] = {
     "chat.with": Action(choose_engine, Role.MEMBER),
     "chat.clear": Action(clear_chat, Role.MEMBER),
     "engine.start": Action(start_engine, Role.OPERATOR),
+    "launch.form": Action(form_actions.open_form, Role.OPERATOR),
+    "launch.consider": Action(form_actions.consider, Role.OPERATOR),
+    "launch.start": Action(form_actions.start, Role.OPERATOR),
     "engine.fix": Action(fix_engine, Role.OPERATOR),
     "engine.restart": Action(restart_engine, Role.OPERATOR),
     "engine.stop": Action(stop_engine, Role.OPERATOR),

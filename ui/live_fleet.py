@@ -13,6 +13,7 @@ from ui.render_engine import (
     render_engine_now,
     render_no_engines,
 )
+from ui.render_fit import render_comparison
 from ui.render_presets import preset_cards, render_shelf_head
 from ui.render_runs import render_runs
 from ui.render_status import render_status
@@ -49,12 +50,14 @@ class FleetFeed:
         engine_id, last = engine.engine_id, engine.log.last_lines(1)
         title = engine_title(engine, self._panel.launcher.shelf, language)
         care = self._panel.fleet.care(engine_id)
+        comparison = self._panel.proposals.comparison(engine)
         return [
             *self._slots.slot(f"engine/{engine_id}", render_engine_head(engine, title, language)),
             *self._slots.slot(
                 f"engine/{engine_id}/now", render_engine_now(engine, last[0] if last else "", language, now=now)
             ),
             *self._slots.slot(f"engine/{engine_id}/care", render_care(engine_id, care, language)),
+            *self._slots.slot(f"engine/{engine_id}/fit", render_comparison(comparison, language) if comparison else ""),
             *self._slots.slot(f"engine/{engine_id}/runs", render_runs(engine_id, engine.runs, language)),
         ]
 

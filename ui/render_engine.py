@@ -45,18 +45,19 @@ def render_engine_frame(engine: Engine, language: Language) -> str:
     if spec is not None:
         use = Markup("<div>{}</div>{}<div>{}</div>{}").format(
             text("launch.python", language),
-            _snippet(python_snippet(spec), language),
+            render_snippet(python_snippet(spec), language),
             text("launch.curl", language),
-            _snippet(curl_snippet(spec), language),
+            render_snippet(curl_snippet(spec), language),
         )
         notes = Markup("").join(
             Markup('<p class="vp-muted">{}</p>').format(note_words(note, language)) for note in spec.notes
         )
-        folds.append(_fold(text("launch.command", language), notes + _snippet(spec.shell_line(), language)))
+        folds.append(_fold(text("launch.command", language), notes + render_snippet(spec.shell_line(), language)))
         folds.append(_fold(text("launch.use", language), use))
     return Markup(
         '<div class="vp-card vp-engine" data-engine="{id}"><div data-slot="engine/{id}"></div>'
-        '<div data-slot="engine/{id}/now"></div><div data-slot="engine/{id}/care"></div>{folds}</div>'
+        '<div data-slot="engine/{id}/now"></div><div data-slot="engine/{id}/fit"></div>'
+        '<div data-slot="engine/{id}/care"></div>{folds}</div>'
     ).format(id=engine_id, folds=Markup("").join(folds))
 
 
@@ -64,7 +65,8 @@ def _fold(title: str, body: Markup) -> Markup:
     return Markup('<details class="vp-fold"><summary>{}</summary>{}</details>').format(title, body)
 
 
-def _snippet(code: str, language: Language) -> Markup:
+def render_snippet(code: str, language: Language) -> Markup:
+    """Code with a button that copies it."""
     return Markup(
         '<div class="vp-snippet" data-copy-from><pre>{}</pre><button class="vp-button is-small" data-do="copy">{} {}</button></div>'
     ).format(code, Markup(icon("copy")), text("copy", language))

@@ -117,12 +117,20 @@ def _obstacle(offer: PresetOffer, language: Language) -> Markup:
 
 def _menu(offer: PresetOffer, language: Language) -> Markup:
     title = offer.preset.title.in_language(language)
-    entries = [("preset.edit" if offer.own else "preset.view", ""), ("preset.copy", ""), ("preset.export", "")]
+    entries = [
+        ("launch.form", ""),
+        ("preset.edit" if offer.own else "preset.view", ""),
+        ("preset.copy", ""),
+        ("preset.export", ""),
+    ]
     if offer.own:
         entries.append(("preset.delete", text("preset.delete_sure", language, title=title)))
     buttons = [
         Markup('<button class="vp-link" data-do="{}" data-preset="{}"{}>{}</button>').format(
-            action, offer.preset.name, Markup(' data-confirm="{}"').format(sure) if sure else "", text(action, language)
+            action,
+            offer.preset.name,
+            Markup(' data-confirm="{}"').format(sure) if sure else "",
+            text("form.configure" if action == "launch.form" else action, language),
         )
         for action, sure in entries
     ]

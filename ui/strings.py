@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from ui.words import bar, chat, environments, forms, launch, shared
+from ui.words import bar, chat, environments, form, forms, launch, shared
 
 
 class Language(StrEnum):
@@ -14,7 +14,7 @@ class Language(StrEnum):
 
 LANGUAGE_NAMES = {Language.EN: "English", Language.ZH: "中文"}
 
-_PAGES = (shared, bar, launch, chat, environments, forms)
+_PAGES = (shared, bar, launch, chat, environments, form, forms)
 STRINGS: dict[str, tuple[str, str]] = {key: words for page in _PAGES for key, words in page.WORDS.items()}
 
 

@@ -22,7 +22,6 @@ from backend.environment.environment import EngineEnvironment, EnvironmentKind, 
 from backend.state_folder import StateFolder
 from tests.panel_process import PanelProcess, wait_until
 
-GIB_KIB = 1024 * 1024
 WRAPPER = """\
 #!/bin/sh
 [ -z "$LAB_LIMIT_KIB" ] || ulimit -v "$LAB_LIMIT_KIB"
@@ -100,18 +99,23 @@ BROKEN_LAUNCHES = (
         {"env": {"LAB_ARGUMENTS": "--swap-space 4"}},
     ),
     BrokenLaunch("port taken", frozenset({"port_taken"}), meanwhile=take_port, button="another port"),
-    BrokenLaunch("context too long", frozenset({"context_too_long"}), {"context": 32768}, button="2048"),
+    BrokenLaunch("context too long", frozenset({"context_too_long"}), {"context": 32768}, button="8192 tokens"),
     BrokenLaunch("corrupt weights", frozenset({"weights_corrupt"}), damage=cut_weights),
     BrokenLaunch("no tokenizer", frozenset({"tokenizer_missing"}), damage=remove("tokenizer*", "*merges*", "*vocab*")),
-    BrokenLaunch(
-        "RAM exhausted", frozenset({"host_memory"}), {"kv_cache_gib": 4.0, "env": {"LAB_LIMIT_KIB": str(7 * GIB_KIB)}}
-    ),
+    BrokenLaunch("RAM exhausted", frozenset({"host_memory"}), {"env": {"LAB_LIMIT_KIB": "2500000"}}),
     BrokenLaunch("killed", frozenset({"killed"}), meanwhile=kill_leader),
     BrokenLaunch("unknown architecture", frozenset({"unknown_architecture"}), damage=unknown_architecture),
     BrokenLaunch(
-        "bad quantization", frozenset({"quantization_mismatch", "unknown_quantization"}), {"quantization": "awq"}
+        "bad quantization",
+        frozenset({"quantization_mismatch", "unknown_quantization"}),
+        {"env": {"LAB_ARGUMENTS": "--quantization awq"}},
     ),
-    BrokenLaunch("KV too small", frozenset({"kv_too_small"}), {"kv_cache_gib": 0.04}, button="tokens of context"),
+    BrokenLaunch(
+        "KV too small",
+        frozenset({"kv_too_small"}),
+        {"kv_cache_gib": 0.04, "max_sequences": 4},
+        button="tokens of context",
+    ),
     BrokenLaunch(
         "bad TP",
         frozenset({"tensor_parallel_indivisible"}),

@@ -10,8 +10,13 @@ from backend.engine.status import EngineState, GaveUp, NoticeKey, Stage, StopPha
 from backend.environment.environment import EnvironmentKind, EnvironmentState
 from backend.environment.views import AttachedState, InstallState
 from backend.failure.failure import FixKind
+from backend.fit.estimate import SegmentKind, Verdict
 from backend.gpu.snapshot import DriverGap, GpuCardState
 from backend.launch.engine_kind import EngineKind
+from backend.launch.previews import PreviewKind
+from backend.preflight.finding import Severity
+from ui.launch_form import FIELDS
+from ui.render_findings import FIELD_OF
 from ui.strings import STRINGS, Language, preferred_language, text
 
 UI = Path(__file__).parents[2] / "ui"
@@ -35,8 +40,18 @@ COMPUTED = {
     *(f"env.server_{state}" for state in AttachedState),
     *(f"env.runs_{kind}" for kind in EngineKind),
     *(f"preset.needs_{kind}" for kind in EngineKind),
+    *(f"field.{field.name}{part}" for field in FIELDS for part in ("", "_cost")),
+    *(f"form.severity_{severity}" for severity in Severity),
+    *(f"set.{kind}" for kind in FIELD_OF),
+    *(f"verdict.{verdict}" for verdict in Verdict),
+    *(f"fit.{segment}" for segment in SegmentKind),
+    *(f"preview.{kind}" for kind in PreviewKind),
+    *(f"form.{switch}" for switch in ("on", "off")),
 }
-SAME_IN_BOTH = {"bar.cpu", "launch.curl", "launch.python", "preset.cards_one", "preset.cards_many"}
+SAME_IN_BOTH = {
+    *("bar.cpu", "launch.curl", "launch.python", "preset.cards_one", "preset.cards_many"),
+    *("preview.shell", "preview.docker", "preview.compose"),
+}
 
 
 def fields(words: str) -> set[str]:

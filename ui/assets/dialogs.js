@@ -4,10 +4,10 @@
   const volta = window.volta;
   let dialog = null;
 
-  function open({ html }) {
+  function open({ html, wide }) {
     close();
     dialog = document.createElement("dialog");
-    dialog.className = "vp vp-dialog";
+    dialog.className = wide ? "vp vp-dialog is-wide" : "vp vp-dialog";
     dialog.innerHTML = html;
     dialog.addEventListener("close", close);
     document.body.append(dialog);
@@ -61,6 +61,33 @@
     yes.addEventListener("click", () => { volta.send(data); close(); });
   }
 
+  // A live form is considered anew while a person types; an answer that a later one has overtaken is dropped.
+  const PAUSE_MS = 120;
+  let asked = 0, shown = 0, pause = null;
+  function consider(form) {
+    clearTimeout(pause);
+    pause = setTimeout(() => {
+      const { form: _, live: action, ...data } = form.dataset;
+      volta.send({ ...data, do: action, number: ++asked, fields: fieldsOf(form) });
+    }, PAUSE_MS);
+  }
+  function considered({ number, slots }) {
+    if (number && number < shown) return;
+    shown = number || shown;
+    if (!number) asked = shown = 0;
+    for (const [name, html] of Object.entries(slots)) volta.fill(name, html);
+  }
+  document.addEventListener("input", (event) => { const form = event.target.closest("[data-live]"); if (form) consider(form); });
+  document.addEventListener("click", (event) => { // a finding's button changes a field, and shows it
+    const button = event.target.closest('[data-do="form.set"]');
+    const input = button?.closest("form")?.elements[button.dataset.field];
+    if (!input) return;
+    input.closest("[data-more]")?.setAttribute("open", "");
+    input.value = button.dataset.value;
+    input.dispatchEvent(new Event("input", { bubbles: true }));
+    input.focus();
+  });
+
   function saveFile({ name, text }) {
     const link = document.createElement("a");
     link.href = URL.createObjectURL(new Blob([text], { type: "text/plain;charset=utf-8" }));
@@ -82,5 +109,6 @@
   volta.on("dialog", open);
   volta.on("dialog_close", close);
   volta.on("dialog_error", refuse);
+  volta.on("considered", considered);
   volta.on("save_file", saveFile);
 })();

@@ -57,6 +57,7 @@
     copy,
     theme: () => { remember("volta_theme", dark() ? "light" : "dark"); showTheme(); },
     tab: (button) => showTab(button.dataset.tab),
+    "form.set": () => {}, // dialogs.js sees to it
     language: (button) => { // the panel re-renders its fragments, a Gradio event the labels of its components
       remember("volta_language", button.dataset.language);
       volta.send({ language: button.dataset.language });

@@ -130,7 +130,8 @@
     for (const button of document.querySelectorAll("[data-language]")) button.setAttribute("aria-pressed", String(button.dataset.language === language));
   };
 
-  volta.on("slot", ({ slot, html }) => { slots.set(slot, html); const element = find("data-slot", slot); if (element) fillSlot(element, html); tick(); });
+  volta.fill = (slot, html) => { slots.set(slot, html); const element = find("data-slot", slot); if (element) fillSlot(element, html); tick(); };
+  volta.on("slot", ({ slot, html }) => volta.fill(slot, html));
   volta.on("list", ({ list, items }) => { lists.set(list, items); const element = find("data-list", list); if (element) { fillList(element, items); volta.afterList?.(list); } });
   volta.on("chat", resetChat);
   volta.on("append", appendMessages);
