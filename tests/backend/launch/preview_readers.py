@@ -105,7 +105,7 @@ def _image_place(words: list[str]) -> int:
 
 
 def _port(text: str) -> tuple[str, int, int]:
-    match = re.fullmatch(r"\[?([0-9a-f.:]+?)\]?:(\d+):(\d+)", text)
+    match = re.fullmatch(r"\[?([0-9a-f.:]+?)\]?:(\d+):(\d+)(?:/tcp)?", text)
     assert match, text
     return match[1], int(match[2]), int(match[3])
 
@@ -203,10 +203,12 @@ def noting_daemon() -> Iterator[NotingDaemon]:
 
 
 def compose_program() -> tuple[str, ...] | None:
-    """docker's own reader of compose files, where this machine has one."""
+    """docker's own reader of compose files, where this machine has one; version 1 reads an older format."""
     for words in (("docker", "compose"), ("docker-compose",)):
-        found = shutil.which(words[0])
-        if found and subprocess.run((*words, "version"), capture_output=True, timeout=30, check=False).returncode == 0:
+        if shutil.which(words[0]) is None:
+            continue
+        done = subprocess.run((*words, "version", "--short"), capture_output=True, timeout=30, check=False, text=True)
+        if done.returncode == 0 and re.match(r"v?[2-9]\.|v?\d\d", done.stdout):
             return words
     return None
 
