@@ -75,6 +75,7 @@ class Launcher:
         self._api_key = engine_api_key
         self._on_change = on_change
         self._shelf = PresetShelf((), ())
+        self._revision = 0
         self._obstacles: Mapping[str, tuple[Obstacle, str]] = {}
 
     @property
@@ -82,9 +83,19 @@ class Launcher:
         """The presets as last read."""
         return self._shelf
 
+    @property
+    def revision(self) -> int:
+        """Grows with each refresh: offers of the same revision differ at most in what runs."""
+        return self._revision
+
+    def running(self) -> frozenset[str]:
+        """Names of the presets whose engines run."""
+        specs = (e.spec for e in self._fleet.engines.values() if e.spec and e.status.state in RUNNING_STATES)
+        return frozenset(spec.preset for spec in specs)
+
     def offers(self) -> tuple[PresetOffer, ...]:
         """Every preset with whether it can be started now."""
-        running = {e.spec.preset for e in self._fleet.engines.values() if e.spec and e.status.state in RUNNING_STATES}
+        running = self.running()
         return tuple(self._offer(preset, running=preset.name in running) for preset in self._shelf.presets)
 
     def _offer(self, preset: Preset, *, running: bool) -> PresetOffer:
@@ -94,6 +105,7 @@ class Launcher:
     async def refresh(self) -> None:
         """Read the shelf and see which presets have their environment and model."""
         self._shelf, self._obstacles = await asyncio.to_thread(self._look)
+        self._revision += 1
         self._on_change()
 
     def _look(self) -> tuple[PresetShelf, Mapping[str, tuple[Obstacle, str]]]:
@@ -128,12 +140,17 @@ class Launcher:
         Raises:
             LaunchError: its environment or its model is not there, or this engine cannot do what it asks.
         """
+        listen = Listen(port=port, host=adjustments.host or LOOPBACK, api_key=api_key or self._api_key)
+        if not is_loopback(listen.host) and listen.api_key is None:
+            raise LaunchError(
+                f"{preset.title.en} would answer anybody who reaches {listen.host}.", hint="Give it an API key first."
+            )
         guesser = preset.speculation.model if preset.speculation else None
         return plan(
             preset,
             find_model(self._models, preset.model.name),
             tools=self._environments.tools(preset.engine, adjustments.environment),
-            listen=Listen(port=port, host=adjustments.host or LOOPBACK, api_key=api_key or self._api_key),
+            listen=listen,
             adjustments=adjustments,
             gpus=gpus,
             draft=find_model(self._models, guesser) if guesser else None,
@@ -154,10 +171,6 @@ class Launcher:
         port = adjustments.port or self._fleet.claim_port(preset.name)
         plan_it = partial(self.plan, preset, port=port, adjustments=adjustments, gpus=gpus, api_key=api_key)
         spec = await asyncio.to_thread(plan_it)
-        if not is_loopback(spec.host) and not spec.secrets:
-            raise LaunchError(
-                f"{preset.title.en} would answer anybody who reaches {spec.host}.", hint="Give it an API key first."
-            )
         log.info("start %s on port %s, asked by %s", name, spec.port, viewer.user)
         return await self._fleet.launch(spec)
 

@@ -30,7 +30,7 @@ from backend.launch.engine_kind import EngineKind
 from backend.launch.engine_tools import EngineTools
 from backend.launch.models import LocalModel, find_model
 from backend.launch.plan import GpuChoice, LaunchSpec
-from backend.launch.preset import Preset
+from backend.launch.preset import DFLASH2, Preset
 from backend.launcher import Launcher
 from backend.preflight.collect import Surroundings, collect
 from backend.preflight.examine import examine
@@ -144,7 +144,7 @@ class Proposals:
             longest_context=fit.longest_context,
             most_sequences=fit.most_sequences,
         )
-        return Proposal(adjusted, adjustments, spec, refusal, fit, examine(situation), _image_of(tools))
+        return Proposal(adjusted, adjustments, spec, refusal, fit, examine(situation), _image_of(adjusted, tools))
 
     # the parts
 
@@ -276,9 +276,9 @@ class Proposals:
         )
 
 
-def _image_of(tools: EngineTools) -> str | None:
-    """vLLM's own image of the same version. It has no dflash2, and there is none for the CPU engine we install."""
-    if tools.kind is EngineKind.CPU or not tools.vllm:
+def _image_of(preset: Preset, tools: EngineTools) -> str | None:
+    """vLLM's own image of the same version; it has no dflash2, and there is none for the CPU engine we install."""
+    if tools.kind is EngineKind.CPU or not tools.vllm or preset.attention_backend == DFLASH2:
         return None
     return f"vllm/vllm-openai:v{tools.vllm.partition('+')[0]}"
 

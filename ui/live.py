@@ -135,13 +135,14 @@ class LiveTab:
     async def _take(self, message: Mapping[str, Any]) -> None:
         if isinstance(message.get("watch"), list):
             self._logs.watch([str(name) for name in message["watch"][:32]])
+            self._panel.changes.notify()
         if str(message.get("language")) in set(Language):
             self._language = Language(str(message["language"]))
             self._chat.wake()
             await self._send([self._words()])
+            self._panel.changes.notify()
         if "do" in message:
             self._start_action(str(message["do"]), message)
-        self._panel.changes.notify()
 
     def _start_action(self, name: str, message: Mapping[str, Any]) -> None:
         """Run beside the loops: stopping an engine takes seconds, and the page goes on showing how."""

@@ -27,15 +27,15 @@ class FleetFeed:
         self._panel = panel
         self._viewer = viewer
         self._slots = slots
+        self._shelf_drawn: object = None  # what the preset cards were drawn from: they are many, and seldom change
 
     async def frames(self, language: Language, *, now: float) -> list[Frame]:
         """All that changed since the last call. `now` is wall-clock seconds."""
-        launcher = self._panel.launcher
         engines = sorted(self._panel.fleet.engines.values(), key=lambda engine: -(engine.status.started_at or 0))
         frames = [
             *self._slots.slot("bar", render_status(self._panel, language, now=now)),
             *self._slots.slot("presets/head", render_shelf_head(language)),
-            *self._slots.list("presets", preset_cards(launcher.offers(), launcher.shelf, language)),
+            *self._presets(language),
             *self._slots.list(
                 "engines", [(engine.engine_id, render_engine_frame(engine, language)) for engine in engines]
             ),
@@ -45,6 +45,14 @@ class FleetFeed:
             frames += self._engine(engine, language, now=now)
         settings = await self._panel.chats.settings(self._viewer)
         return frames + self._slots.slot("chat/head", render_chat_head(self._choices(), settings.engine_id, language))
+
+    def _presets(self, language: Language) -> list[Frame]:
+        launcher = self._panel.launcher
+        drawn = (launcher.revision, launcher.running(), language)
+        if drawn == self._shelf_drawn:
+            return []
+        self._shelf_drawn = drawn
+        return self._slots.list("presets", preset_cards(launcher.offers(), launcher.shelf, language))
 
     def _engine(self, engine: Engine, language: Language, *, now: float) -> list[Frame]:
         engine_id, last = engine.engine_id, engine.log.last_lines(1)

@@ -254,6 +254,35 @@ def ends_for_sure(given_: Situation) -> list[str]:
     return reasons
 
 
+RULES_FOR: dict[str, set[str]] = {
+    "no model": {"model_not_here"},
+    "no config": {"config_missing"},
+    "no tokenizer": {"tokenizer_missing"},
+    "no whole weights": {"weights_missing", "file_corrupt"},
+    "context": {"context_above_model"},
+    "heads": {"heads_do_not_divide"},
+    "a CUDA build for no card": {"not_a_cpu_build"},
+    "a CPU build for a card": {"cpu_build"},
+    "torch without sm_70": {"torch_lacks_card"},
+    "driver too old": {"driver_too_old"},
+    "driver without Volta": {"driver_without_volta"},
+    "open module": {"open_module"},
+    "bfloat16": {"bfloat16"},
+    "KV cache format": {"kv_cache_format"},
+    "NVFP4": {"nvfp4_needs_dflash2"},
+    "too few cards": {"too_few_cards"},
+    "card dropped": {"card_dropped"},
+    "card taken": {"card_taken"},
+    "no driver": {"no_cards"},
+    "port": {"port_taken"},
+    "offload": {"offload_memory"},
+    "KV cache in main memory": {"memory_of_cpu_engine"},
+    "disk": {"disk_full"},
+    "memory": {rule for rule in WORDS if rule.startswith("fit_")} | {"card_taken"},
+    "class": {"model_class_unknown"},
+}
+
+
 def _is_full(card: CardSituation, preset: Preset) -> bool:
     if isinstance(card.total_bytes, Missing) or isinstance(card.used_bytes, Missing) or not card.total_bytes:
         return False
@@ -267,8 +296,10 @@ def _is_full(card: CardSituation, preset: Preset) -> bool:
 def test_what_ends_the_start_for_sure_is_an_error_in_any_situation(given_: Situation) -> None:
     findings = examine(given_)
     reasons = ends_for_sure(given_)
-    if reasons:
-        assert worst(findings) is Severity.ERROR, reasons
+    assert worst(findings) is Severity.ERROR or not reasons
+    errors = {finding.rule for finding in findings if finding.severity is Severity.ERROR}
+    for reason in reasons:  # many things are wrong at once in most of these: each must be told, not only one
+        assert errors & RULES_FOR[reason], reason
     for finding in findings:
         assert all(len(value) <= VALUE_CHARACTERS + 150 for value in finding.values.values())
         for fix in finding.fixes:
