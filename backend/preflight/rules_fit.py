@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from backend.failure.failure import Fix, FixKind
 from backend.fit.estimate import FitEstimate, SegmentKind, Verdict
 from backend.preflight.finding import Finding, Severity
-from backend.preflight.rules_cards import utilization
+from backend.preflight.rules_cards import card_taken, utilization
 from backend.preflight.situation import Situation
-from backend.preflight.target import GIB, gib, is_written_for_cpu, known
+from backend.preflight.target import GIB, gib, is_written_for_cpu
 
 SMALLEST_CONTEXT = 64
 HIGHEST_UTILIZATION = 0.95  # the driver and CUDA's own context need the rest
@@ -45,14 +45,8 @@ _RULES = {
 
 
 def _is_told_already(situation: Situation) -> bool:
-    """The card, or main memory, is told about with the names of those who use it."""
-    if is_written_for_cpu(situation):
-        return False
-    for card in situation.cards:
-        total, used = known(card.total_bytes), known(card.used_bytes)
-        if total and used is not None and math.ceil(total * utilization(situation)) > total - used:
-            return True
-    return False
+    """The card is told about with the names of those who use it."""
+    return any(finding.rule == "card_taken" for finding in card_taken(situation))
 
 
 def _values(situation: Situation, found: FitEstimate) -> dict[str, str]:
