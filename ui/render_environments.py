@@ -22,6 +22,9 @@ LACK_WORDS = {
     LackKey.CPU_BUILD: "env.lack_cpu_build",
     LackKey.NEW_VLLM: "env.lack_new_vllm",
     LackKey.NO_CARD: "env.lack_no_card",
+    LackKey.NO_V100: "env.lack_no_volta_card",
+    LackKey.NO_DRIVER: "env.lack_no_driver",
+    LackKey.OLD_DRIVER: "env.lack_old_driver",
     LackKey.NO_FLAGS: "env.lack_no_flags",
 }
 _RECIPE_WORDS = {"cpu": "env.recipe_cpu", "v100": "env.recipe_volta", "cpu-0.19.1": "env.recipe_older_cpu"}

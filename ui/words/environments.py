@@ -67,6 +67,9 @@ WORDS: dict[str, tuple[str, str]] = {
         "vLLM 0.19.1 或更早的版本（最后支持 V100 的版本）",
     ),
     "env.lack_no_card": ("an NVIDIA card that answers", "可用的 NVIDIA 显卡"),
+    "env.lack_no_volta_card": ("a V100: the card here is another", "V100 显卡：此处的显卡是其他型号"),
+    "env.lack_old_driver": ("a newer NVIDIA driver", "更新的 NVIDIA 驱动"),
+    "env.lack_no_driver": ("the NVIDIA driver", "NVIDIA 驱动"),
     "env.lack_no_flags": ("a readable --help", "可读取的 --help"),
     # actions
     "env.install": ("Install", "安装"),
