@@ -16,7 +16,7 @@ _WHAT = {
 
 
 def choose(views: Sequence[EnvironmentView], kind: EngineKind, chosen: str | None) -> EnvironmentView:
-    """The environment to start this kind of engine in.
+    """The environment to start this kind of engine in. `chosen`: its id, or the recipe that makes it.
 
     Raises:
         LaunchError: the chosen one does not fit, or none does.
@@ -30,7 +30,9 @@ def choose(views: Sequence[EnvironmentView], kind: EngineKind, chosen: str | Non
 
 
 def _chosen(views: Sequence[EnvironmentView], kind: EngineKind, chosen: str) -> EnvironmentView:
-    view = next((one for one in views if one.environment.id == chosen), None)
+    view = next((one for one in views if one.environment.id == chosen), None) or _made_by(views, chosen)
+    if view is None and chosen in RECIPE_OF.values():
+        raise LaunchError(f"No environment of the recipe {chosen!r} is installed.", hint=_hint(kind))
     if view is None:
         raise LaunchError(f"The engine environment {chosen[:40]!r} is gone.", hint="Choose another one.")
     environment = view.environment
@@ -45,6 +47,13 @@ def _chosen(views: Sequence[EnvironmentView], kind: EngineKind, chosen: str) -> 
             f"The engine environment {name} is not {_WHAT[kind]}{f' ({found})' if found else ''}.", hint=_hint(kind)
         )
     return view
+
+
+def _made_by(views: Sequence[EnvironmentView], recipe: str) -> EnvironmentView | None:
+    """The environment of this recipe: one that is ready before the others, then the newest. A failure's button names it so."""
+    made = [view for view in views if view.environment.recipe == recipe]
+    ready = EnvironmentState.READY
+    return max(made, key=lambda one: (one.environment.state is ready, one.environment.ready_at or 0.0), default=None)
 
 
 def _preference(view: EnvironmentView, kind: EngineKind) -> tuple[bool, bool, bool, float]:

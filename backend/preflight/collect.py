@@ -218,9 +218,9 @@ def _offload_disk(env: Mapping[str, str], root: Path) -> OffloadDisk | None:
         wanted = int(float(env[_DISK_SIZE]) * 1e9) if _DISK_SIZE in env else None
     except (ValueError, OverflowError):
         wanted = None
-    while not folder.exists() and folder != folder.parent:
-        folder = folder.parent
     try:
+        while not folder.exists() and folder != folder.parent:
+            folder = folder.parent
         free: int | Missing = psutil.disk_usage(str(folder)).free
         device = folder.stat().st_dev
     except OSError as err:

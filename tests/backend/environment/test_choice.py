@@ -54,6 +54,18 @@ def test_what_our_installer_made_for_the_kind_comes_first() -> None:
     assert choose((NEWER, THEIRS), EngineKind.CUDA, None) in (NEWER, THEIRS)
 
 
+def test_recipe_that_a_failures_button_names_is_taken_for_its_environment() -> None:
+    older, broken = (
+        view("vold2345", V100, recipe="v100", ready_at=0.5),
+        view("vbrk2345", V100, recipe="v100", ready_at=9.0, state=EnvironmentState.BROKEN),
+    )
+    assert choose((broken, older, *ALL), EngineKind.VOLTA, "v100") is OURS
+    assert choose(ALL, EngineKind.CPU, "cpu") is EMBEDDED
+    with pytest.raises(LaunchError, match="recipe 'v100' is installed") as caught:
+        choose((THEIRS,), EngineKind.VOLTA, "v100")
+    assert "recipe 'v100'" in str(caught.value.hint)
+
+
 def test_chosen_one_is_taken_where_it_fits() -> None:
     assert choose(ALL, EngineKind.VOLTA, "them2345") is THEIRS
     assert choose(ALL, EngineKind.CUDA, "newr2345") is NEWER

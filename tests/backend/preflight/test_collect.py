@@ -345,3 +345,9 @@ def test_the_disk_that_lmcache_uses_is_looked_at(tmp_path: Path) -> None:
     assert any(one.rule == "offload_disk_full" for one in examine(found))
     relative = preset(env={"LMCACHE_LOCAL_DISK": "kv"})
     assert collected(None, preset=relative).host.offload_disk is None
+
+
+def test_a_folder_for_lmcache_that_cannot_be_looked_at_is_said_and_ends_nothing() -> None:
+    found = collected(None, preset=preset(env={"LMCACHE_LOCAL_DISK": f"/{'a' * 300}"}))
+    disk = found.host.offload_disk
+    assert disk is not None and isinstance(disk.free_bytes, Missing)
