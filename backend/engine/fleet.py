@@ -121,8 +121,12 @@ class Fleet:
     async def stop(self, engine_id: str, *, grace_s: float = DEFAULT_GRACE_S) -> None:
         """Engine.stop() by id, also of a pending restart. Raises LaunchError when there is no such engine."""
         engine = self._engine(engine_id)
-        self._caretakers[engine_id].touch()
+        caretaker = self._caretakers[engine_id]
+        caretaker.touch()
+        was_running = engine.status.state in RUNNING_STATES
         await engine.stop(grace_s=grace_s)
+        if was_running and engine.status.state is EngineState.FAILED:
+            caretaker.touch()  # it was ending by itself already: no restart may follow from a crash a person has seen to
 
     async def stop_and_wait(self, engine_id: str, *, grace_s: float = DEFAULT_GRACE_S) -> None:
         """stop() that also answers for the memory: raises LaunchError when it is not free within a minute.

@@ -116,6 +116,15 @@ class TestAfterACrash:
             status = await engine.wait_until(FAILED, timeout_s=DEADLINE_S)
             assert (status.restart_at, status.gave_up) == (None, GaveUp.USELESS)
 
+    async def test_a_person_who_stops_it_while_the_crash_is_cleaned_up_is_obeyed(self, tmp_path: Path) -> None:
+        async with panel(tmp_path, LATER, stop=True) as fleet:
+            engine = await launched(fleet, "--workers", "3", "--ignore-sigterm")
+            os.kill(process_of(tmp_path, engine).leader.pid, signal.SIGKILL)
+            await eventually(lambda: engine.status.state is EngineState.STOPPING, what="the crash is seen")
+            await fleet.stop(engine.engine_id)
+            assert engine.status.state is EngineState.FAILED
+            assert (engine.status.restart_at, engine.status.gave_up) == (None, None)
+
     @pytest.mark.parametrize("how", ["stop", "start", "no longer wanted", "forget"])
     async def test_a_person_cancels_a_pending_restart(self, tmp_path: Path, how: str) -> None:
         async with panel(tmp_path, LATER, stop=True) as fleet:
