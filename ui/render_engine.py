@@ -1,5 +1,6 @@
 """Engines as HTML fragments: state, stages, failure, notices, how each is cared for, command and snippets."""
 
+import re
 import signal
 
 from markupsafe import Markup
@@ -15,7 +16,7 @@ from backend.reading import Missing
 from ui.icons import icon, state_icon
 from ui.render_failure import render_failure
 from ui.render_log import render_log
-from ui.strings import Language, text
+from ui.strings import STRINGS, Language, text
 
 
 def engine_title(engine: Engine, shelf: PresetShelf, language: Language) -> str:
@@ -164,15 +165,24 @@ def _memory_facts(status: EngineStatus, language: Language) -> list[Markup]:
     facts = []
     for key, reading in (("launch.memory", status.memory_bytes), ("launch.gpu_memory", status.gpu_memory_bytes)):
         if reading is not None and not isinstance(reading, Missing):
-            facts.append(Markup("{}").format(text(key, language, size=f"{reading / 2**30:.1f} GiB")))
+            size = f"{reading / 2**30:.1f} GiB" if reading >= 2**29 else f"{reading / 2**20:.0f} MiB"
+            facts.append(Markup("{}").format(text(key, language, size=size)))
     return facts
 
 
 def changes_words(spec: LaunchSpec, language: Language) -> str:
-    """What was changed about the preset for this launch: "context 896"."""
-    changed = [f"{name.replace('_', ' ')} {value}" for name, value in spec.adjustments.changes().items()]
+    """What was changed about the preset for this launch: "context 896", by the names that the form has."""
+    changed = [f"{_field_name(name, language)} {value}" for name, value in spec.adjustments.changes().items()]
     changed += [f"- --{flag}" for flag in spec.adjustments.dropped_flags]
     return ", ".join(changed)
+
+
+def _field_name(name: str, language: Language) -> str:
+    key = f"field.{name}"
+    if key not in STRINGS:
+        return name.replace("_", " ")
+    label = re.sub(r"\s*[(（].*", "", text(key, language))  # the unit in brackets goes with the field alone
+    return label if label.isupper() or label[:2].isupper() else label[:1].lower() + label[1:]
 
 
 def _exit(returncode: int, language: Language) -> str:

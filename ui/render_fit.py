@@ -5,6 +5,7 @@ from markupsafe import Markup
 from backend.fit.estimate import FitEstimate, SegmentKind, Verdict
 from backend.fit.host_overheads import StartComparison
 from backend.proposal import Fit
+from ui.icons import icon
 from ui.numbers import tokens
 from ui.strings import Language, template, text
 
@@ -20,8 +21,11 @@ def render_fit(fit: Fit, language: Language, *, is_host: bool) -> str:
         return head + Markup('<p class="vp-muted">{}</p>').format(text("fit.unknown", language, reason=fit.gap))
     colour = _COLOURS.get(found.verdict, "failed")
     lines = [
-        Markup('<p class="vp-state is-{}" data-verdict="{}">{}</p>').format(
-            colour, found.verdict.value, text(f"verdict.{found.verdict.value}", language)
+        Markup('<p class="vp-state is-{}" data-verdict="{}">{} {}</p>').format(
+            colour,
+            found.verdict.value,
+            Markup(icon("ready" if colour == "ready" else "warning")),
+            text(f"verdict.{found.verdict.value}", language),
         ),
         _bar(found, language),
         Markup('<p class="vp-muted">{}</p>').format(_sum(found, language, is_host=is_host)),

@@ -37,8 +37,8 @@ def render_launch_form(
         ' autocomplete="off"><div class="vp-form-fields"><div class="vp-fields">{chooser}{basic}</div>{cards}'
         '<details class="vp-fold" data-more><summary>{all}</summary><div class="vp-fields">{more}</div></details></div>'
         '<div class="vp-form-result"><section data-slot="form/fit"></section><section data-slot="form/findings"></section>'
-        '<div class="vp-form-error" role="alert"></div><div class="vp-row vp-actions" data-slot="form/buttons"></div>'
-        '<section data-slot="form/command"></section></div></form>'
+        '<section data-slot="form/command"></section></div><div class="vp-form-foot"><div class="vp-form-error" role="alert">'
+        '</div><div class="vp-row vp-actions" data-slot="form/buttons"></div></div></form>'
     ).format(
         name=preset.name,
         chooser=chooser,

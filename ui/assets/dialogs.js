@@ -9,6 +9,7 @@
     dialog = document.createElement("dialog");
     dialog.className = wide ? "vp vp-dialog is-wide" : "vp vp-dialog";
     dialog.innerHTML = html;
+    dialog.setAttribute("aria-label", dialog.querySelector("h3, p")?.textContent ?? "");
     dialog.addEventListener("close", close);
     document.body.append(dialog);
     dialog.showModal();
@@ -18,6 +19,7 @@
   function close() {
     const old = dialog;
     dialog = null;
+    if (old?.open) old.close(); // gives the focus back to what opened it
     old?.remove();
   }
   function refuse({ text }) {
@@ -47,13 +49,21 @@
   });
   document.addEventListener("click", (event) => {
     if (event.target.closest("[data-close]")) close();
-    if (dialog && event.target === dialog) close(); // the backdrop
   });
+  // A press on the backdrop closes; one that only ends there, as when marking text, or on the dialog's own edge does not.
+  document.addEventListener("mousedown", (event) => {
+    if (!dialog || event.target !== dialog) return;
+    const { left, right, top, bottom } = dialog.getBoundingClientRect();
+    if (event.clientX < left || event.clientX > right || event.clientY < top || event.clientY > bottom) close();
+  });
+  // What the browser itself refuses may lie in a fold, where nobody would see why nothing happens.
+  document.addEventListener("invalid", (event) => event.target.closest("details")?.setAttribute("open", ""), true);
 
   // What cannot be undone is asked once more, in words of its own: the button says which.
   function confirm(button) {
-    open({ html: '<p></p><div class="vp-row vp-actions"><button class="vp-button is-primary" data-yes autofocus></button><button class="vp-button" data-close></button></div>' });
+    open({ html: '<p></p><div class="vp-row vp-actions"><button class="vp-button is-danger" data-yes></button><button class="vp-button" data-close autofocus></button></div>' });
     dialog.querySelector("p").textContent = button.dataset.confirm;
+    dialog.setAttribute("aria-label", button.dataset.confirm);
     dialog.querySelector("[data-close]").textContent = volta.word("dialog.cancel");
     const yes = dialog.querySelector("[data-yes]");
     yes.textContent = button.textContent.trim();
@@ -63,20 +73,23 @@
 
   // A live form is considered anew while a person types; an answer that a later one has overtaken is dropped.
   const PAUSE_MS = 120;
-  let asked = 0, shown = 0, pause = null;
+  let asked = 0, shown = 0, pause = null; // numbers go on from form to form: an answer meant for the last one is too old
   function consider(form) {
     clearTimeout(pause);
     pause = setTimeout(() => {
+      if (!form.isConnected) return;
       const { form: _, live: action, ...data } = form.dataset;
       volta.send({ ...data, do: action, number: ++asked, fields: fieldsOf(form) });
     }, PAUSE_MS);
   }
   function considered({ number, slots }) {
     if (number && number < shown) return;
-    shown = number || shown;
-    if (!number) asked = shown = 0;
+    shown = number || ++asked; // without a number: a form that was just opened
     for (const [name, html] of Object.entries(slots)) volta.fill(name, html);
   }
+  document.addEventListener("keydown", (event) => { // Enter in a field of such a form starts nothing: its button does
+    if (event.key === "Enter" && event.target.matches?.("[data-live] input")) event.preventDefault();
+  });
   document.addEventListener("input", (event) => { const form = event.target.closest("[data-live]"); if (form) consider(form); });
   document.addEventListener("click", (event) => { // a finding's button changes a field, and shows it
     const button = event.target.closest('[data-do="form.set"]');

@@ -8,7 +8,7 @@
   const wanted = new Map(); // log -> {level, words}: survives a card that is drawn anew
 
   // A line without a level of its own (a traceback, a table) belongs to the line before it.
-  const SIGNS = [["error", /\b(ERROR|CRITICAL|FATAL)\b|^\s*(\([^)]*\)\s*)?[\w.]*(Error|Exception)\b:|^Traceback/], ["warning", /\bWARN(ING)?\b|\w+Warning:/], ["info", /\b(INFO|DEBUG)\b/]];
+  const SIGNS = [["error", /\b(ERROR|CRITICAL|FATAL)\b|^\s*(\([^)]*\)\s*)?[\w.]*(Error|Exception)\b:|^Traceback|^E\d{4} \d\d:/], ["warning", /^W\d{4} \d\d:|\bWARN(ING)?\b|\w+Warning:/], ["info", /^I\d{4} \d\d:|\b(INFO|DEBUG)\b/]];
   const RANK = { error: 2, warning: 1, info: 0 };
   const levelOf = (text, before) => SIGNS.find(([, sign]) => sign.test(text))?.[0] ?? before ?? "info";
 

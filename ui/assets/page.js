@@ -15,14 +15,17 @@
       box = document.createElement("div");
       box.id = "vp-toasts";
       box.setAttribute("role", "status");
+      box.popover = "manual"; // above an open dialog too
       document.body.append(box);
     }
     const note = document.createElement("div");
     note.className = `vp-toast is-${kind}`;
     note.textContent = text;
     box.append(note);
+    if (box.matches(":popover-open")) box.hidePopover();
+    box.showPopover();
     while (box.childElementCount > 4) box.firstElementChild.remove();
-    setTimeout(() => note.remove(), kind === "error" ? 12000 : 2500);
+    setTimeout(() => { note.remove(); if (!box.childElementCount) box.hidePopover(); }, kind === "error" ? 12000 : 2500);
   }
 
   async function copy(button) {
@@ -96,7 +99,7 @@
     // A key that an input method takes (Chinese, Japanese) must neither send the half-written message nor stop an answer.
     const composing = event.isComposing || event.keyCode === 229;
     const answering = document.body.classList.contains("vp-answering");
-    if (event.key === "Escape" && answering && !composing && !event.target.closest("select")) volta.send({ do: "chat.stop" });
+    if (event.key === "Escape" && answering && !composing && !event.target.closest("select, dialog")) volta.send({ do: "chat.stop" });
     if (event.key !== "Enter" || event.target !== messageBox() || event.shiftKey) return;
     event.stopPropagation();
     if (composing) return;

@@ -12,13 +12,26 @@
   const atEnd = (box) => box.scrollHeight - box.scrollTop - box.clientHeight < 40;
   const word = (key) => words[key] ?? "";
 
+  // Keyboard users keep their place: gives back a function that puts the focus where it was.
+  function placeOf(element) {
+    const active = document.activeElement;
+    if (!active || active === element || !element.contains(active)) return null;
+    const { do: action, change } = active.dataset;
+    const like = action ? `[data-do="${CSS.escape(action)}"]` : change ? `[data-change="${CSS.escape(change)}"]` : active.matches("summary") ? "summary" : active.matches("[type=submit]") ? "[type=submit]" : null;
+    if (!like) return null;
+    const index = [...element.querySelectorAll(like)].indexOf(active);
+    return () => { const found = element.querySelectorAll(like); (found[index] ?? found[0])?.focus({ preventScroll: true }); };
+  }
   function fillSlot(element, html) {
     if (element.vpHtml === html) return;
-    const active = element.contains(document.activeElement) ? document.activeElement.dataset : {};
-    const held = active.do ? `[data-do="${CSS.escape(active.do)}"]` : active.change ? `[data-change="${CSS.escape(active.change)}"]` : null;
+    const place = placeOf(element);
+    const folds = [...element.querySelectorAll("details")].map((fold) => fold.open);
+    const known = element.vpHtml !== undefined;
     element.vpHtml = html;
     element.innerHTML = html;
-    if (held) element.querySelector(held)?.focus(); // keyboard users keep their place
+    const now = element.querySelectorAll("details");
+    if (known && now.length === folds.length) now.forEach((fold, index) => { fold.open = folds[index]; }); // as a person left them
+    place?.();
     attach(element);
   }
   function fillList(element, items) {
