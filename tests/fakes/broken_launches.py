@@ -99,7 +99,12 @@ BROKEN_LAUNCHES = (
         {"env": {"LAB_ARGUMENTS": "--swap-space 4"}},
     ),
     BrokenLaunch("port taken", frozenset({"port_taken"}), meanwhile=take_port, button="another port"),
-    BrokenLaunch("context too long", frozenset({"context_too_long"}), {"context": 32768}, button="8192 tokens"),
+    BrokenLaunch(
+        "context too long",
+        frozenset({"context_too_long"}),
+        {"context": 32768, "kv_cache_gib": 0.5},
+        button="8192 tokens",
+    ),
     BrokenLaunch("corrupt weights", frozenset({"weights_corrupt"}), damage=cut_weights),
     BrokenLaunch("no tokenizer", frozenset({"tokenizer_missing"}), damage=remove("tokenizer*", "*merges*", "*vocab*")),
     BrokenLaunch("RAM exhausted", frozenset({"host_memory"}), {"env": {"LAB_LIMIT_KIB": "2500000"}}),

@@ -17,14 +17,19 @@ FLAGS = Path(__file__).parents[1] / "backend/launch/flags/vllm-0.32.0.txt"
 
 
 def make_fake_environment(folder: StateFolder, *options: str, model: str = "SmolLM2-135M-Instruct") -> None:
-    """Put a READY cpu environment and a model of this name into a state folder. `options` go to the fake engine."""
+    """Put a READY cpu environment and a model of this name into a state folder.
+
+    `options` go to the fake engine, and so does what a preset sets as FAKE_ENGINE_OPTIONS.
+    """
     environment = EngineEnvironment(
         id="fake", recipe="cpu", folder=folder.environments / "fake", state=EnvironmentState.READY, ready_at=1.0
     )
     environment.python.parent.mkdir(parents=True)
     command = shlex.join((sys.executable, str(ENGINE)))
     # what comes first is vLLM's own start: -P -m vllm.entrypoints.openai.api_server
-    environment.python.write_text(f'#!/bin/sh\nshift 3\nexec {command} "$@" {shlex.join(options)}\n')
+    environment.python.write_text(
+        f'#!/bin/sh\nshift 3\nexec {command} "$@" {shlex.join(options)} $FAKE_ENGINE_OPTIONS\n'
+    )
     environment.python.chmod(0o755)
     write_environment(environment)
     keep_probe(environment, _probe(environment))
