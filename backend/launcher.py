@@ -77,6 +77,8 @@ class Launcher:
         self._shelf = PresetShelf((), ())
         self._revision = 0
         self._obstacles: Mapping[str, tuple[Obstacle, str]] = {}
+        self._looking = asyncio.Lock()  # a look begun earlier must not come after a later one
+        self._starting = asyncio.Lock()  # the cards of a start are taken only once it is launched
 
     @property
     def shelf(self) -> PresetShelf:
@@ -104,8 +106,9 @@ class Launcher:
 
     async def refresh(self) -> None:
         """Read the shelf and see which presets have their environment and model."""
-        self._shelf, self._obstacles = await asyncio.to_thread(self._look)
-        self._revision += 1
+        async with self._looking:
+            self._shelf, self._obstacles = await asyncio.to_thread(self._look)
+            self._revision += 1
         self._on_change()
 
     def _look(self) -> tuple[PresetShelf, Mapping[str, tuple[Obstacle, str]]]:
@@ -167,12 +170,13 @@ class Launcher:
         preset = self._shelf.by_name(name)
         if any(offer.running for offer in self.offers() if offer.preset.name == name):
             raise LaunchError(f"{preset.title.en} runs already.", hint="Stop it first to start it anew.")
-        gpus = self.cards_for(preset.adjusted(adjustments), adjustments)
-        port = adjustments.port or self._fleet.claim_port(preset.name)
-        plan_it = partial(self.plan, preset, port=port, adjustments=adjustments, gpus=gpus, api_key=api_key)
-        spec = await asyncio.to_thread(plan_it)
-        log.info("start %s on port %s, asked by %s", name, spec.port, viewer.user)
-        return await self._fleet.launch(spec)
+        async with self._starting:
+            gpus = self.cards_for(preset.adjusted(adjustments), adjustments)
+            port = adjustments.port or self._fleet.claim_port(preset.name)
+            plan_it = partial(self.plan, preset, port=port, adjustments=adjustments, gpus=gpus, api_key=api_key)
+            spec = await asyncio.to_thread(plan_it)
+            log.info("start %s on port %s, asked by %s", name, spec.port, viewer.user)
+            return await self._fleet.launch(spec)
 
     def cards_for(self, preset: Preset, adjustments: Adjustments) -> tuple[GpuChoice, ...]:
         """The cards a launch would get now. Raises LaunchError where there are too few."""

@@ -77,6 +77,7 @@ class Panel:
         self._database = Database(self.folder.database)
         self.chats = Chats(ChatStore(self._database), self, changes=self.changes)
         self._refreshing: asyncio.Task[None] | None = None
+        self._is_stale = False  # the environments have changed since a refresh began
 
     def take_folder(self) -> None:
         """Make the state folder where it is not there yet, and lock it for this process; kill -9 unlocks it.
@@ -112,7 +113,8 @@ class Panel:
             ending.push_async_callback(self._database.close)
             ending.push_async_callback(self.gpus.close)
             ending.push_async_callback(self.host.close)
-            ending.push_async_callback(self.environments.close)
+            ending.push_async_callback(self._end_refreshing)
+            ending.push_async_callback(self.environments.close)  # it tells of changes while it ends
             ending.push_async_callback(self.fleet.close)
             if self.settings.stop_engines_on_exit:
                 ending.push_async_callback(self.fleet.stop_all)
@@ -201,12 +203,23 @@ class Panel:
     def _environments_changed(self) -> None:
         """What can be started may have changed with them; several changes in a row are one refresh."""
         self.changes.notify()
+        self._is_stale = True
         if self._refreshing is None or self._refreshing.done():
             self._refreshing = asyncio.create_task(self._refresh_soon())
 
     async def _refresh_soon(self) -> None:
-        await asyncio.sleep(REFRESH_DELAY_S)
-        await self.launcher.refresh()
+        while self._is_stale:
+            await asyncio.sleep(REFRESH_DELAY_S)
+            self._is_stale = False  # what changes from here on may be seen by half only, and takes another round
+            try:
+                await self.launcher.refresh()
+            except Exception:  # whatever lies in the folders, the next change is looked at again
+                log.exception("the presets cannot be looked at")
+
+    async def _end_refreshing(self) -> None:
+        if self._refreshing is not None:
+            self._refreshing.cancel()
+            await asyncio.wait({self._refreshing})
 
 
 def _describe_holder(path: Path) -> str:

@@ -1,0 +1,101 @@
+"""Starting from the shelf when several people do it at once: real environments, engines and folders."""
+
+import asyncio
+import os
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from backend.engine.fleet import Fleet
+from backend.environment.environment import environments_in
+from backend.environment.environments import Environments
+from backend.environment.probe import keep_probe, last_probe
+from backend.gpu.snapshot import GpuView
+from backend.launch.shelf import PresetStore
+from backend.launcher import Launcher
+from backend.state_folder import StateFolder
+from backend.viewer import Role, Viewer
+from tests.backend.launch.test_card_choice import card
+from tests.fakes.engine_environment import make_fake_environment
+from tests.fakes.fake_specs import QUICK, TEST_PORTS, eventually
+
+ROOT = Path(__file__).parents[2]
+OPERATOR = Viewer("ana", Role.OPERATOR, "0" * 32)
+PRESET = """\
+name: {name}
+title: {{en: One card, zh: 一卡}}
+summary: {{en: For a test., zh: 测试用。}}
+model: {{name: SmolLM2-135M-Instruct}}
+served_name: {name}
+engine: volta
+gpus: 1
+dtype: float16
+context: 512
+"""
+
+
+@asynccontextmanager
+async def launcher_of(home: Path) -> AsyncIterator[tuple[Launcher, Fleet, PresetStore]]:
+    """A launcher on two cards, whose only environment has code for them. Its engines are stopped."""
+    folder = StateFolder(home)
+    folder.create()
+    make_fake_environment(folder)
+    (environment,) = environments_in(folder.environments)
+    probe = last_probe(environment)
+    assert probe is not None
+    keep_probe(environment, replace(probe, cuda="12.8", torch_archs=("sm_70",), is_cpu_build=False))
+    store = PresetStore(ROOT / "presets", folder.presets)
+    for name in ("one", "two"):
+        store.save(PRESET.format(name=name))
+    fleet = Fleet(folder.engines, first_port=TEST_PORTS, timing=QUICK)
+    environments = Environments(folder.environments, repository=ROOT, on_change=lambda: None)
+    launcher = Launcher(
+        store,
+        models=folder.models,
+        environments=environments,
+        fleet=fleet,
+        cards=lambda: GpuView(cards=(card(0), card(1))),
+        engine_api_key=None,
+        on_change=lambda: None,
+    )
+    await environments.open()
+    try:
+        yield launcher, fleet, store
+    finally:
+        await fleet.stop_all()
+        await fleet.close()
+        await environments.close()
+
+
+async def test_two_presets_started_at_the_same_moment_get_different_cards(tmp_path: Path) -> None:
+    async with launcher_of(tmp_path) as (launcher, fleet, _):
+        ids = await asyncio.gather(launcher.start(OPERATOR, "one"), launcher.start(OPERATOR, "two"))
+        specs = [fleet.engines[engine_id].spec for engine_id in ids]
+        assert sorted(uuid for spec in specs if spec for uuid in spec.gpus) == ["GPU-0", "GPU-1"]
+
+
+async def test_a_look_begun_before_a_preset_was_saved_does_not_take_it_off_the_shelf(tmp_path: Path) -> None:
+    async with launcher_of(tmp_path) as (launcher, _, __):
+        pipe = tmp_path / "models" / "slow" / "model.json"  # reading it waits until somebody writes
+        pipe.parent.mkdir()
+        os.mkfifo(pipe)
+        first = asyncio.create_task(launcher.refresh())
+        writing = threading.Event()
+
+        def let_go() -> None:
+            with pipe.open("w") as file:  # the first look is reading now
+                writing.set()
+                pipe.unlink()
+                released.wait(10)
+                file.write("{}")
+
+        released = threading.Event()
+        threading.Thread(target=let_go, daemon=True).start()
+        await eventually(writing.is_set, what="the first look is under way")
+        saving = asyncio.create_task(launcher.save(OPERATOR, PRESET.format(name="three")))
+        await asyncio.wait({saving}, timeout=1.0)
+        released.set()
+        await asyncio.gather(first, saving)
+        assert launcher.shelf.by_name("three").name == "three"
