@@ -6,7 +6,7 @@ from typing import Any
 from markupsafe import Markup
 from pydantic import SecretStr
 
-from backend.errors import PanelError
+from backend.errors import LaunchError, PanelError
 from backend.launch.adjustments import Adjustments
 from backend.launch.engine_kind import EngineKind
 from backend.launch.preset import Preset
@@ -16,7 +16,7 @@ from backend.preflight.finding import Severity
 from backend.proposal import Proposal
 from backend.viewer import Viewer
 from ui.action import CLOSE, Frames, dialog_frame, field, language_of_message
-from ui.launch_form import read_form, shown_values
+from ui.launch_form import FormError, read_form, shown_values
 from ui.render_engine import render_snippet
 from ui.render_findings import render_findings
 from ui.render_fit import render_fit
@@ -53,7 +53,7 @@ async def consider(panel: Panel, viewer: Viewer, message: Mapping[str, Any]) -> 
         proposal = await _proposal(panel, viewer, preset, adjustments, _key(message))
     except PanelError as err:
         slots = {
-            "form/findings": render_findings((), str(err), language),
+            "form/findings": render_findings((), _refusal(err, language), language),
             "form/buttons": render_form_buttons(True, True, language),
         }
         return [{"type": "considered", "number": turn, "slots": slots}]
@@ -62,7 +62,10 @@ async def consider(panel: Panel, viewer: Viewer, message: Mapping[str, Any]) -> 
 
 async def start(panel: Panel, viewer: Viewer, message: Mapping[str, Any]) -> Frames:
     preset = panel.launcher.shelf.by_name(str(message.get("preset", "")))
-    adjustments = read_form(preset, _fields(message), before=NOTHING_CHANGED)
+    try:
+        adjustments = read_form(preset, _fields(message), before=NOTHING_CHANGED)
+    except FormError as err:
+        raise LaunchError(err.in_language(language_of_message(message))) from err
     await panel.launcher.start(viewer, preset.name, adjustments, api_key=_key(message))
     return CLOSE
 
@@ -75,6 +78,10 @@ async def _proposal(
     return await panel.proposals.consider(
         preset.name, adjustments, port=port, api_key=key, system_prompt=settings.system_prompt
     )
+
+
+def _refusal(err: PanelError, language: Language) -> str:
+    return err.in_language(language) if isinstance(err, FormError) else str(err)
 
 
 def _considered(proposal: Proposal, number: int, language: Language) -> dict[str, Any]:

@@ -10,10 +10,24 @@ from backend.errors import LaunchError
 from backend.launch.adjustments import NO_SPECULATION, Adjustments, Flag
 from backend.launch.engine_kind import EngineKind
 from backend.launch.preset import Dtype, KvCacheDtype, Preset, Quantization
+from ui.strings import Language, text
 
 WITH_CARDS = frozenset({EngineKind.VOLTA, EngineKind.CUDA})
 ANY_ENGINE = frozenset(EngineKind)
 EVERYWHERE = "0.0.0.0"
+MOST_CHARACTERS = 96
+
+
+class FormError(LaunchError):
+    """What a field refuses, in the words of either language."""
+
+    def __init__(self, key: str, name: str, **values: object) -> None:
+        self._key, self._name, self._values = key, name, values
+        super().__init__(self.in_language(Language.EN))
+
+    def in_language(self, language: Language) -> str:
+        """The sentence, with the field called what the form calls it."""
+        return text(self._key, language, field=text(f"field.{self._name}", language), **self._values)
 
 
 class FieldKind(StrEnum):
@@ -106,14 +120,14 @@ def read_form(preset: Preset, fields: Mapping[str, Any], *, before: Adjustments)
     """
     changed: dict[str, Any] = {}
     for field in fields_for(preset):
-        text = str(fields.get(field.name, "")).strip()
+        typed = str(fields.get(field.name, "")).strip()
         if (
             field.name in ("flags", "env", "host", "port", "api_key")
-            or text == preset_value(preset, field.name)
-            or not text
+            or typed == preset_value(preset, field.name)
+            or not typed
         ):
             continue
-        changed[field.name] = _READERS[field.kind](field, text)
+        changed[field.name] = _READERS[field.kind](field, typed)
     cards = tuple(
         sorted(name.removeprefix("card/") for name, on in fields.items() if name.startswith("card/") and on is True)
     )
@@ -121,7 +135,7 @@ def read_form(preset: Preset, fields: Mapping[str, Any], *, before: Adjustments)
         changed["gpus"] = len(cards)
     host = str(fields.get("host", "")).strip()
     if host and host != EVERYWHERE:
-        raise LaunchError(f"Reachable from {host!r} is not one of the choices.")
+        raise FormError("form.not_choice", "host", value=repr(host[:40]), choices=EVERYWHERE)
     return Adjustments(
         **changed,
         flags=read_flags(str(fields.get("flags", ""))),
@@ -134,23 +148,23 @@ def read_form(preset: Preset, fields: Mapping[str, Any], *, before: Adjustments)
     )
 
 
-def read_flags(text: str) -> dict[str, Flag]:
+def read_flags(typed: str) -> dict[str, Flag]:
     """Flags as a person types them, one a line: --seed 1, --enable-x, --no-y.
 
     Raises:
         LaunchError: names the line.
     """
     flags: dict[str, Flag] = {}
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(typed.splitlines(), start=1):
         try:
             words = shlex.split(line, comments=True)
         except ValueError as err:
-            raise LaunchError(f"Further flags, line {number}: {line.strip()[:80]!r}: {err}.") from err
+            raise FormError("form.flag_quotes", "flags", line=number, value=repr(line.strip()[:80])) from err
         if not words:
             continue
         name, has_value, value = words[0].partition("=")
         if not name.startswith("--") or len(name) < 3:
-            raise LaunchError(f"Further flags, line {number}: {line.strip()[:80]!r} does not begin with --.")
+            raise FormError("form.flag_line", "flags", line=number, value=repr(line.strip()[:80]))
         rest = ((value,) if has_value else ()) + tuple(words[1:])
         if not rest:
             flags[name[2:].removeprefix("no-")] = not name.startswith("--no-")
@@ -159,19 +173,19 @@ def read_flags(text: str) -> dict[str, Flag]:
     return flags
 
 
-def read_env(text: str) -> dict[str, str]:
+def read_env(typed: str) -> dict[str, str]:
     """Variables as a person types them, one NAME=value a line.
 
     Raises:
         LaunchError: names the line, not the value: it may be a secret.
     """
     env = {}
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(typed.splitlines(), start=1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         name, has_value, value = line.partition("=")
         if not has_value or not name.strip():
-            raise LaunchError(f"Environment variables, line {number} is not NAME=value.")
+            raise FormError("form.env_line", "env", line=number)
         env[name.strip()] = value.strip()
     return env
 
@@ -183,49 +197,47 @@ def _flag_line(name: str, value: Flag) -> str:
     return shlex.join((f"--{name}", *words))
 
 
-def _whole(field: FormField, text: str) -> int:
+def _whole(field: FormField, typed: str) -> int:
     try:
-        value = int(text)
+        value = int(typed)
     except ValueError as err:
-        raise LaunchError(f"{field.name} = {text[:40]!r} is not a whole number.") from err
+        raise FormError("form.not_whole", field.name, value=repr(typed[:40])) from err
     return int(_bounded(field, value))
 
 
-def _decimal(field: FormField, text: str) -> float:
+def _decimal(field: FormField, typed: str) -> float:
     try:
-        value = float(text)
+        value = float(typed)
     except ValueError as err:
-        raise LaunchError(f"{field.name} = {text[:40]!r} is not a number.") from err
+        raise FormError("form.not_number", field.name, value=repr(typed[:40])) from err
     return _bounded(field, value)
 
 
 def _bounded(field: FormField, value: float) -> float:
     least, most = field.least, field.most
     if (least is not None and not value >= least) or (most is not None and not value <= most):
-        raise LaunchError(f"{field.name} = {value:g} must lie between {least:g} and {most:g}.")
+        raise FormError("form.out_of_range", field.name, value=f"{value:.9g}", least=f"{least:.9g}", most=f"{most:.9g}")
     return value
 
 
-def _choice(field: FormField, text: str) -> str:
-    if text not in field.choices:
-        raise LaunchError(f"{field.name} = {text[:40]!r} is not one of: {', '.join(field.choices)}.")
-    return text
+def _choice(field: FormField, typed: str) -> str:
+    if typed not in field.choices:
+        raise FormError("form.not_choice", field.name, value=repr(typed[:40]), choices=", ".join(field.choices))
+    return typed
 
 
-def _switch(field: FormField, text: str) -> bool:
-    return _choice(FormField(field.name, field.kind, choices=("on", "off")), text) == "on"
+def _switch(field: FormField, typed: str) -> bool:
+    return _choice(FormField(field.name, field.kind, choices=("on", "off")), typed) == "on"
 
 
-def _text(field: FormField, text: str) -> str:
-    if len(text) > 96:
-        raise LaunchError(f"{field.name} is longer than 96 characters.")
-    return text
+def _text(field: FormField, typed: str) -> str:
+    if len(typed) > MOST_CHARACTERS:
+        raise FormError("form.too_long", field.name, most=MOST_CHARACTERS)
+    return typed
 
 
-def _port(text: str) -> int | None:
-    if not text:
-        return None
-    return _whole(next(field for field in FIELDS if field.name == "port"), text)
+def _port(typed: str) -> int | None:
+    return _whole(next(field for field in FIELDS if field.name == "port"), typed) if typed else None
 
 
 _READERS: Mapping[FieldKind, Callable[[FormField, str], Any]] = {

@@ -69,7 +69,8 @@ def _fold(title: str, body: Markup) -> Markup:
 def render_snippet(code: str, language: Language) -> Markup:
     """Code with a button that copies it."""
     return Markup(
-        '<div class="vp-snippet" data-copy-from><pre>{}</pre><button class="vp-button is-small" data-do="copy">{} {}</button></div>'
+        '<div class="vp-snippet" data-copy-from><pre>{}</pre>'
+        '<button type="button" class="vp-button is-small" data-do="copy">{} {}</button></div>'
     ).format(code, Markup(icon("copy")), text("copy", language))
 
 

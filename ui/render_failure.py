@@ -23,7 +23,7 @@ def render_failure(failure: Failure, engine_id: str, language: Language) -> Mark
 
 
 def _labelled(label: str, words: str) -> Markup:
-    return Markup("<p><b>{}.</b> {}</p>").format(label, words)
+    return Markup("<p><b>{}</b> {}</p>").format(label, words)
 
 
 def _fix_button(fix: Fix, number: int, engine_id: str, language: Language) -> Markup:
@@ -40,11 +40,11 @@ def fix_words(fix: Fix, language: Language) -> str:
 
 def _evidence(failure: Failure, language: Language) -> Markup:
     if failure.line:
-        return Markup('<p class="vp-muted">{}</p><pre class="vp-evidence">{}</pre>').format(
+        return Markup('<p class="vp-muted vp-source">{}</p><pre class="vp-evidence">{}</pre>').format(
             text("failure.line", language), failure.line
         )
     if failure.last_lines:
-        return Markup('<p class="vp-muted">{}</p><pre class="vp-evidence">{}</pre>').format(
+        return Markup('<p class="vp-muted vp-source">{}</p><pre class="vp-evidence">{}</pre>').format(
             text("failure.last_lines", language), "\n".join(failure.last_lines)
         )
     return Markup()

@@ -43,7 +43,7 @@ def render_findings(findings: Sequence[Finding], refusal: str, language: Languag
 
 
 def _refusal(words: str, language: Language) -> Markup:
-    return Markup('<div class="vp-finding is-failed" data-finding="refused"><p><b>{}.</b> {}</p></div>').format(
+    return Markup('<div class="vp-finding is-failed" data-finding="refused"><p><b>{}</b> {}</p></div>').format(
         text("form.refused", language), words
     )
 
@@ -52,7 +52,7 @@ def _finding(finding: Finding, language: Language) -> Markup:
     words = in_words(finding, language)
     buttons = [_button(fix, language) for fix in finding.fixes if fix.kind in FIELD_OF]
     return Markup(
-        '<div class="vp-finding is-{colour}" data-finding="{rule}" data-severity="{severity}"><p>{icon} <b>{word}:</b> {what}</p>'
+        '<div class="vp-finding is-{colour}" data-finding="{rule}" data-severity="{severity}"><p>{icon} <b>{word}</b> {what}</p>'
         "{do}{buttons}</div>"
     ).format(
         colour=_COLOURS[finding.severity],

@@ -14,11 +14,29 @@ WORDS: dict[str, tuple[str, str]] = {
     "form.command": ("What will run", "将要运行的命令"),
     "form.findings": ("Checked before the start", "启动前检查"),
     "form.no_findings": ("Nothing speaks against it.", "未发现问题。"),
-    "form.refused": ("This cannot be launched so", "无法以此配置启动"),
+    "form.refused": ("This cannot be launched so.", "无法以此配置启动："),
     # severities of findings: one for each Severity
-    "form.severity_error": ("will fail", "会失败"),
-    "form.severity_warning": ("take care", "需注意"),
-    "form.severity_hint": ("to know", "提示"),
+    "form.severity_error": ("will fail:", "会失败："),
+    "form.severity_warning": ("take care:", "需注意："),
+    "form.severity_hint": ("to know:", "提示："),
+    # what a field refuses; {field} is its label
+    "form.not_whole": ("{field}: {value} is not a whole number.", "{field}：{value} 不是整数。"),
+    "form.not_number": ("{field}: {value} is not a number.", "{field}：{value} 不是数字。"),
+    "form.out_of_range": (
+        "{field}: {value} must lie between {least} and {most}.",
+        "{field}：{value} 须在 {least} 到 {most} 之间。",
+    ),
+    "form.not_choice": ("{field}: {value} is not one of: {choices}.", "{field}：{value} 不在可选项中：{choices}。"),
+    "form.too_long": ("{field} is longer than {most} characters.", "{field}超过 {most} 个字符。"),
+    "form.flag_line": (
+        "{field}, line {line}: {value} does not begin with --.",
+        "{field}第 {line} 行：{value} 没有以 -- 开头。",
+    ),
+    "form.flag_quotes": (
+        "{field}, line {line}: {value} has a quote that is not closed.",
+        "{field}第 {line} 行：{value} 的引号没有闭合。",
+    ),
+    "form.env_line": ("{field}, line {line} is not NAME=value.", "{field}第 {line} 行不是“名称=值”的形式。"),
     # fields, each with what it costs
     "field.environment": ("Environment", "运行环境"),
     "field.environment_cost": ("Which vLLM runs it.", "由哪个 vLLM 运行。"),

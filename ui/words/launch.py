@@ -67,8 +67,8 @@ WORDS: dict[str, tuple[str, str]] = {
     "launch.exit_code": ("exit code {code}", "退出码 {code}"),
     "launch.signal": ("ended by signal {signal}", "被信号 {signal} 终止"),
     # a failure
-    "failure.why": ("Likely cause", "可能的原因"),
-    "failure.do_this": ("What to do", "怎么办"),
+    "failure.why": ("Likely cause.", "可能的原因："),
+    "failure.do_this": ("What to do.", "怎么办："),
     "failure.line": ("The line that tells it", "依据的日志行"),
     "failure.last_lines": ("The last error lines", "最后的错误日志"),
     # what a button changes before it starts again: one for each FixKind
