@@ -2,6 +2,7 @@
 
 import json
 import logging
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,27 +31,37 @@ class StartComparison:
 
 
 class HostOverheads:
-    """Reads the file at first use. A file that cannot be read is logged and begun anew: it holds no work of a person."""
+    """Reads the file at first use. A file that cannot be read is logged and begun anew: it holds no work of a person.
+
+    Any thread may call: proposals are made in several, and two engines may become ready at once.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._learned: dict[str, LearnedOverhead] = {}
         self._comparisons: list[StartComparison] = []
         self._is_read = False
+        self._lock = threading.Lock()
 
     def learned(self, key: str) -> LearnedOverhead:
         """What starts of this kind have taught; empty at first."""
-        self._read()
-        return self._learned.get(key, LearnedOverhead())
+        with self._lock:
+            self._read()
+            return self._learned.get(key, LearnedOverhead())
 
     def comparison(self, engine: str, run: int | None) -> StartComparison | None:
         """How this run's start compared; None where it was not compared."""
-        self._read()
-        return next((one for one in self._comparisons if one.engine == engine and one.run == run), None)
+        with self._lock:
+            self._read()
+            return next((one for one in self._comparisons if one.engine == engine and one.run == run), None)
 
     def keep(self, key: str, learned: LearnedOverhead, comparison: StartComparison) -> None:
         """Keep what a start taught, and how it compared. Writes the file."""
-        self._read()
+        with self._lock:
+            self._read()
+            self._keep(key, learned, comparison)
+
+    def _keep(self, key: str, learned: LearnedOverhead, comparison: StartComparison) -> None:
         self._learned.pop(key, None)
         self._learned[key] = learned
         while len(self._learned) > KEPT_KEYS:
