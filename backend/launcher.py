@@ -13,6 +13,7 @@ from pydantic import SecretStr
 from backend.engine.engine import Engine
 from backend.engine.fleet import Fleet
 from backend.engine.status import RUNNING_STATES
+from backend.environment.attached import clean_key
 from backend.environment.environments import Environments
 from backend.errors import LaunchError, PanelError
 from backend.failure.failure import Fix
@@ -142,8 +143,10 @@ class Launcher:
 
         Raises:
             LaunchError: its environment or its model is not there, or this engine cannot do what it asks.
+            SetupError: the key cannot go into a header, so that no client could ever give it.
         """
-        listen = Listen(port=port, host=adjustments.host or LOOPBACK, api_key=api_key or self._api_key)
+        own_key = clean_key(api_key.get_secret_value()) if api_key else None
+        listen = Listen(port=port, host=adjustments.host or LOOPBACK, api_key=own_key or self._api_key)
         if not is_loopback(listen.host) and listen.api_key is None:
             raise LaunchError(
                 f"{preset.title.en} would answer anybody who reaches {listen.host}.", hint="Give it an API key first."

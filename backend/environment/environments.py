@@ -339,7 +339,11 @@ class Environments:
 
 
 def _read_key(path: Path) -> SecretStr | None:
+    """None as well for a file that cannot be read: the server then says that it wants a key, and the others go on."""
     try:
         return SecretStr(path.read_text(encoding="ascii"))
     except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as err:
+        log.error("%s holds no key that can be read: %s", path, type(err).__name__)
         return None

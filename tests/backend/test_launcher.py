@@ -8,18 +8,24 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+from pydantic import SecretStr
+
 from backend.engine.fleet import Fleet
 from backend.environment.environment import environments_in
 from backend.environment.environments import Environments
 from backend.environment.probe import keep_probe, last_probe
+from backend.errors import SetupError
 from backend.gpu.snapshot import GpuView
+from backend.launch.plan import engine_key
 from backend.launch.shelf import PresetStore
 from backend.launcher import Launcher
 from backend.state_folder import StateFolder
 from backend.viewer import Role, Viewer
 from tests.backend.launch.test_card_choice import card
 from tests.fakes.engine_environment import make_fake_environment
-from tests.fakes.fake_specs import QUICK, TEST_PORTS, eventually
+from tests.fakes.engine_runs import READY
+from tests.fakes.fake_specs import DEADLINE_S, QUICK, TEST_PORTS, eventually
 
 ROOT = Path(__file__).parents[2]
 OPERATOR = Viewer("ana", Role.OPERATOR, "0" * 32)
@@ -99,3 +105,37 @@ async def test_a_look_begun_before_a_preset_was_saved_does_not_take_it_off_the_s
         released.set()
         await asyncio.gather(first, saving)
         assert launcher.shelf.by_name("three").name == "three"
+
+
+KEY = "sk-of-one-launch-3141592653"
+
+
+async def test_a_key_of_one_launch_holds_over_a_restart_and_a_new_panel_and_lies_in_private_files_only(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    async with launcher_of(tmp_path) as (launcher, fleet, _):
+        engine_id = await launcher.start(OPERATOR, "one", api_key=SecretStr(KEY))
+        await fleet.engines[engine_id].wait_until(READY, timeout_s=DEADLINE_S)
+        await launcher.restart(OPERATOR, engine_id)
+        later = Fleet(StateFolder(tmp_path).engines, timing=QUICK)
+        await later.adopt_all()
+        for one in (fleet, later):
+            spec = one.engines[engine_id].spec
+            assert spec is not None
+            key = engine_key(spec)
+            assert key is not None and key.get_secret_value() == KEY
+            assert KEY not in " ".join(spec.argv) + spec.shell_line() + repr(spec.adjustments)
+        await later.close()
+        holders = [path for path in tmp_path.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()]
+        assert holders
+        assert [path for path in holders if path.stat().st_mode & 0o077] == []
+        assert KEY not in caplog.text
+
+
+async def test_a_key_that_no_header_can_hold_is_refused_and_not_repeated(tmp_path: Path) -> None:
+    async with launcher_of(tmp_path) as (launcher, fleet, _):
+        with pytest.raises(SetupError, match="An API key has") as caught:
+            await launcher.start(OPERATOR, "one", api_key=SecretStr("schl\u00fcssel"))
+        assert "ssel" not in str(caught.value)
+        assert fleet.engines == {}

@@ -263,6 +263,20 @@ async def test_attached_server_is_followed_and_its_key_is_only_in_its_own_file(
     assert stat.S_IMODE((folder / identifier / "key").stat().st_mode) == 0o600
 
 
+async def test_key_that_cannot_be_read_keeps_no_panel_from_opening(
+    tmp_path: Path, checkout: Path, wheels: Wheelhouse
+) -> None:
+    async with AttachedFake(key="s3cret").running() as fake:
+        async with opened(tmp_path, checkout, wheels) as environments:
+            identifier = await environments.add_address(fake.url, "Lab", "s3cret")
+        (tmp_path / identifier / "key").write_bytes(b"\xff\xfe")
+        async with opened(tmp_path, checkout, wheels) as environments:
+            await environments.probe(identifier)
+            view = environments.view(identifier)
+            assert view is not None and view.server is not None
+            assert view.server.reason == "It wants an API key."
+
+
 async def test_what_was_not_looked_at_yet_is_and_an_old_record_still_loads(
     tmp_path: Path, checkout: Path, wheels: Wheelhouse
 ) -> None:
