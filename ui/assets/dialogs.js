@@ -10,7 +10,8 @@
     dialog.className = wide ? "vp vp-dialog is-wide" : "vp vp-dialog";
     dialog.innerHTML = html;
     dialog.setAttribute("aria-label", dialog.querySelector("h3, p")?.textContent ?? "");
-    dialog.addEventListener("close", close);
+    const mine = dialog;
+    mine.addEventListener("close", () => { if (dialog === mine) close(); }); // the event comes late: the next may be open by then
     document.body.append(dialog);
     dialog.showModal();
     volta.attach(dialog);
