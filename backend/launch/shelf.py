@@ -152,7 +152,8 @@ class PresetStore:
                 f"The name {preset.name!r} belongs to a preset that comes with the panel.",
                 hint="Give this one another name.",
             )
-        if preset.name != replacing and (preset.name in shelf.paths or path.exists()):
+        is_taken = preset.name != replacing and preset.name in shelf.paths
+        if is_taken or (path != earlier and path.exists()):  # a file may hold a preset of another name
             raise PresetError(f"The name {preset.name!r} is already taken.", hint="Give this one another name.")
         if replacing is None and len(shelf.presets) - len(shelf.shipped) >= MAX_OWN_PRESETS:
             raise PresetError(f"There are {MAX_OWN_PRESETS} presets already.", hint="Delete some first.")

@@ -77,6 +77,18 @@ def test_a_file_by_another_name_is_replaced_by_its_edit(store: PresetStore, pres
     assert [path.name for path in (tmp_path / "own").iterdir()] == ["mine.yaml"]
 
 
+def test_an_edit_does_not_overwrite_a_file_that_holds_another_preset(
+    store: PresetStore, preset_text: str, tmp_path: Path
+) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "x.yaml").write_text(named(preset_text, "mine"))
+    (own / "mine.yaml").write_text(named(preset_text, "theirs"))
+    with pytest.raises(PresetError, match="already taken"):
+        store.save(named(preset_text, "mine"), replacing="mine")
+    assert store.export("theirs") == named(preset_text, "theirs")
+
+
 def test_names_in_use_are_refused(store: PresetStore, preset_text: str) -> None:
     store.save(named(preset_text, "mine"))
     store.save(named(preset_text, "yours"))
