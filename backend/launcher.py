@@ -79,7 +79,8 @@ class Launcher:
         self._revision = 0
         self._obstacles: Mapping[str, tuple[Obstacle, str]] = {}
         self._looking = asyncio.Lock()  # a look begun earlier must not come after a later one
-        self._starting = asyncio.Lock()  # the cards of a start are taken only once it is launched
+        self.starting = asyncio.Lock()
+        """Held from the choice of cards and environment until the engine is launched: only then do others see them taken."""
 
     @property
     def shelf(self) -> PresetShelf:
@@ -173,7 +174,7 @@ class Launcher:
         preset = self._shelf.by_name(name)
         if any(offer.running for offer in self.offers() if offer.preset.name == name):
             raise LaunchError(f"{preset.title.en} runs already.", hint="Stop it first to start it anew.")
-        async with self._starting:
+        async with self.starting:
             gpus = self.cards_for(preset.adjusted(adjustments), adjustments)
             port = adjustments.port or self._fleet.claim_port(preset.name)
             plan_it = partial(self.plan, preset, port=port, adjustments=adjustments, gpus=gpus, api_key=api_key)

@@ -148,11 +148,12 @@ class Panel:
 
     async def remove_environment(self, environment_id: str) -> None:
         """Forget an environment, and delete what was installed for it. Not while an engine runs in it."""
-        for engine in self.fleet.engines.values():
-            uses = engine.spec is not None and engine.spec.environment == environment_id
-            if uses and engine.status.state in RUNNING_STATES:
-                raise LaunchError("An engine runs in this environment.", hint="Stop it first.")
-        await self.environments.remove(environment_id)
+        async with self.launcher.starting:  # what is being planned may be planned for this environment
+            for engine in self.fleet.engines.values():
+                uses = engine.spec is not None and engine.spec.environment == environment_id
+                if uses and engine.status.state in RUNNING_STATES:
+                    raise LaunchError("An engine runs in this environment.", hint="Stop it first.")
+            await self.environments.remove(environment_id)
 
     async def remove_engine(self, viewer: Viewer, engine_id: str) -> None:
         """Delete a stopped engine's record and logs."""

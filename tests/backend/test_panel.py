@@ -3,16 +3,18 @@
 import asyncio
 import os
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from backend.errors import LaunchError
 from backend.launcher import Obstacle
 from backend.panel import Panel
 from backend.settings import Settings
 from backend.state_folder import StateFolder
 from tests.fakes.engine_environment import make_fake_environment
-from tests.fakes.fake_specs import eventually
+from tests.fakes.fake_specs import TEST_PORTS, eventually
 
 ROOT = Path(__file__).parents[2]
 NAME = "smollm2-135m-cpu"
@@ -24,7 +26,7 @@ def panel(tmp_path: Path) -> Panel:
     folder = StateFolder(tmp_path)
     folder.create()
     make_fake_environment(folder)
-    return Panel(Settings(home=tmp_path), shipped_presets=ROOT / "presets")
+    return Panel(Settings(home=tmp_path, engine_port_start=TEST_PORTS), shipped_presets=ROOT / "presets")
 
 
 def obstacle(panel: Panel) -> Obstacle | None:
@@ -75,6 +77,24 @@ async def test_an_environment_removed_during_a_look_at_the_presets_is_seen_to_be
         slow.released.set()
         await eventually(lambda: obstacle(panel) is Obstacle.ENVIRONMENT, what="it is seen", deadline_s=5.0)
     finally:
+        await panel.close()
+
+
+async def test_an_environment_is_not_removed_under_an_engine_that_is_being_started(panel: Panel) -> None:
+    panel.take_folder()
+    await panel.open()
+    try:
+        async with panel.launcher.starting:  # as a start holds it
+            removing = asyncio.create_task(panel.remove_environment("fake"))
+            await asyncio.wait({removing}, timeout=0.5)
+            preset = panel.launcher.shelf.by_name(NAME)
+            port = panel.fleet.claim_port(NAME)
+            await panel.fleet.launch(await asyncio.to_thread(partial(panel.launcher.plan, preset, port=port)))
+        with pytest.raises(LaunchError, match="runs in this environment"):
+            await removing
+        assert panel.environments.view("fake") is not None
+    finally:
+        await panel.fleet.stop_all()
         await panel.close()
 
 
