@@ -184,12 +184,21 @@ class Launcher:
 
     def cards_for(self, preset: Preset, adjustments: Adjustments) -> tuple[GpuChoice, ...]:
         """The cards a launch would get now. Raises LaunchError where there are too few."""
-        return choose_cards(preset, self._cards().cards, taken=self._taken_cards(), wanted=adjustments.cards)
+        taken = self._taken_cards(preset.name)
+        return choose_cards(preset, self._cards().cards, taken=taken, wanted=adjustments.cards)
 
-    def _taken_cards(self) -> frozenset[str]:
-        """UUIDs of the cards that running engines have."""
-        running = (e.spec for e in self._fleet.engines.values() if e.spec and e.status.state in RUNNING_STATES)
-        return frozenset(uuid for spec in running for uuid in spec.gpus)
+    def _taken_cards(self, preset: str) -> frozenset[str]:
+        """UUIDs of the cards that running engines have, and those of other presets that will be started again by themselves."""
+        return frozenset(
+            uuid
+            for engine in self._fleet.engines.values()
+            if engine.spec is not None
+            and (
+                engine.status.state in RUNNING_STATES
+                or (engine.status.restart_at is not None and engine.spec.preset != preset)
+            )
+            for uuid in engine.spec.gpus
+        )
 
     def served_names(self, *, besides: str) -> tuple[str, ...]:
         """What running engines are called by clients, that of the preset `besides` left out."""

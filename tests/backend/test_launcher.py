@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,12 +12,14 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
+from backend.engine.care import Care
 from backend.engine.fleet import Fleet
 from backend.environment.environment import environments_in
 from backend.environment.environments import Environments
 from backend.environment.probe import keep_probe, last_probe
 from backend.errors import SetupError
 from backend.gpu.snapshot import GpuView
+from backend.launch.adjustments import Adjustments
 from backend.launch.plan import engine_key
 from backend.launch.shelf import PresetStore
 from backend.launcher import Launcher
@@ -25,7 +28,7 @@ from backend.viewer import Role, Viewer
 from tests.backend.launch.test_card_choice import card
 from tests.fakes.engine_environment import make_fake_environment
 from tests.fakes.engine_runs import READY
-from tests.fakes.fake_specs import DEADLINE_S, QUICK, TEST_PORTS, eventually
+from tests.fakes.fake_specs import DEADLINE_S, QUICK, TEST_PORTS, eventually, living
 
 ROOT = Path(__file__).parents[2]
 OPERATOR = Viewer("ana", Role.OPERATOR, "0" * 32)
@@ -80,6 +83,21 @@ async def test_two_presets_started_at_the_same_moment_get_different_cards(tmp_pa
         ids = await asyncio.gather(launcher.start(OPERATOR, "one"), launcher.start(OPERATOR, "two"))
         specs = [fleet.engines[engine_id].spec for engine_id in ids]
         assert sorted(uuid for spec in specs if spec for uuid in spec.gpus) == ["GPU-0", "GPU-1"]
+
+
+async def test_the_card_of_an_engine_that_will_be_started_again_is_not_given_away(tmp_path: Path) -> None:
+    async with launcher_of(tmp_path) as (launcher, fleet, _):
+        crashed = fleet.engines[await launcher.start(OPERATOR, "one")]
+        await crashed.wait_until(READY, timeout_s=DEADLINE_S)
+        fleet.set_care(crashed.engine_id, Care(restart_on_crash=True))
+        os.kill(min(living(crashed.engine_id)), signal.SIGKILL)
+        await eventually(lambda: crashed.status.restart_at is not None, what="a restart is planned")
+        other = fleet.engines[await launcher.start(OPERATOR, "two")]
+        assert crashed.status.restart_at is not None, "too slow to tell"
+        assert crashed.spec is not None and other.spec is not None
+        assert set(crashed.spec.gpus).isdisjoint(other.spec.gpus)
+        preset = launcher.shelf.by_name("one")
+        assert [card.uuid for card in launcher.cards_for(preset, Adjustments())] == list(crashed.spec.gpus)
 
 
 async def test_a_look_begun_before_a_preset_was_saved_does_not_take_it_off_the_shelf(tmp_path: Path) -> None:
