@@ -87,12 +87,14 @@ async def test_two_presets_started_at_the_same_moment_get_different_cards(tmp_pa
 
 async def test_the_card_of_an_engine_that_will_be_started_again_is_not_given_away(tmp_path: Path) -> None:
     async with launcher_of(tmp_path) as (launcher, fleet, _):
-        crashed = fleet.engines[await launcher.start(OPERATOR, "one")]
+        engine_id = await launcher.start(OPERATOR, "one")
+        crashed = fleet.engines[engine_id]
         await crashed.wait_until(READY, timeout_s=DEADLINE_S)
         fleet.set_care(crashed.engine_id, Care(restart_on_crash=True))
         os.kill(min(living(crashed.engine_id)), signal.SIGKILL)
         await eventually(lambda: crashed.status.restart_at is not None, what="a restart is planned")
-        other = fleet.engines[await launcher.start(OPERATOR, "two")]
+        other_id = await launcher.start(OPERATOR, "two")
+        other = fleet.engines[other_id]
         assert crashed.status.restart_at is not None, "too slow to tell"
         assert crashed.spec is not None and other.spec is not None
         assert set(crashed.spec.gpus).isdisjoint(other.spec.gpus)
