@@ -207,9 +207,13 @@ class Environments:
     async def resume(self, identifier: str, *, index_url: str = "", extra_index_url: str = "") -> str:
         """Go on with an installation that was interrupted or failed, or mend an environment that broke.
 
+        From the indexes named before, where none is named now: a lab with a mirror may reach nothing else.
+
         Raises:
             SetupError: there is nothing to go on with.
         """
+        if not index_url and not extra_index_url:
+            index_url, extra_index_url = self._installations.indexes(identifier)
         return await self.install(self._known(identifier).recipe, index_url=index_url, extra_index_url=extra_index_url)
 
     async def cancel(self, identifier: str) -> None:

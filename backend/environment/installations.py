@@ -23,6 +23,7 @@ class Installations:
         self._on_change = on_change
         self._children: dict[str, InstallChild] = {}  # by environment
         self._stopped: dict[str, InstallProgress] = {}
+        self._indexes: dict[str, tuple[str, str]] = {}  # in memory alone: an index's address may hold a password
 
     @property
     def at_work(self) -> tuple[str, ...]:
@@ -72,8 +73,13 @@ class Installations:
         except OSError as err:
             raise SetupError(f"The installer cannot be started: {err}.") from err
         self._stopped.pop(environment.id, None)
+        self._indexes[environment.id] = (index_url, extra_index_url)
         self._children[environment.id] = child
         return environment.id
+
+    def indexes(self, identifier: str) -> tuple[str, str]:
+        """The package indexes a person named for its last installation by this panel; "" where none was named."""
+        return self._indexes.get(identifier, ("", ""))
 
     async def ended(self, identifier: str) -> None:
         """Returns when the installer of this environment is gone, and what it leaves to say is kept."""
@@ -109,3 +115,4 @@ class Installations:
     def forget(self, identifier: str) -> None:
         """After a removal."""
         self._stopped.pop(identifier, None)
+        self._indexes.pop(identifier, None)

@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
 from backend.environment.environment import EngineEnvironment, EnvironmentState, LackKey, write_environment
@@ -115,6 +116,24 @@ async def test_cancelled_installation_is_interrupted_and_resumes(environments: E
         await environments.cancel(identifier)
     assert await environments.resume(identifier) == identifier
     await view_when(environments, identifier, lambda view: view.environment.state is EnvironmentState.READY)
+
+
+async def test_resumed_installation_asks_the_index_that_was_named_at_its_beginning(environments: Environments) -> None:
+    mirror = "http://127.0.0.1:9/simple"
+    identifier = await environments.install(INSTALLED, index_url=mirror)
+    assert mirrors_of_installers() == [mirror]
+    await environments.cancel(identifier)
+    await view_when(
+        environments, identifier, lambda view: view.install and view.install.state is InstallState.INTERRUPTED
+    )
+    await environments.resume(identifier)
+    assert mirrors_of_installers() == [mirror]
+    await environments.cancel(identifier)
+
+
+def mirrors_of_installers() -> list[str | None]:
+    children = [child for child in psutil.Process().children() if "backend.setup.install" in child.cmdline()]
+    return [child.environ().get("VOLTA_INDEX_URL") for child in children]
 
 
 async def test_installation_ends_with_its_panel_and_the_next_one_offers_to_resume_it(
