@@ -8,10 +8,10 @@ from backend.environment.environment import EnvironmentKind, EnvironmentState, L
 from backend.environment.probe import EnvironmentProbe
 from backend.environment.views import AttachedState, EnvironmentView, InstallProgress, InstallState, RecipeOffer
 from backend.launch.engine_kind import EngineKind
-from backend.setup.recipe import Recipe
 from ui.icons import icon
 from ui.numbers import disk_size
 from ui.render_log import render_log
+from ui.render_recipes import reason, recipe_title
 from ui.strings import Language, text
 
 LACK_WORDS = {
@@ -27,7 +27,6 @@ LACK_WORDS = {
     LackKey.OLD_DRIVER: "env.lack_old_driver",
     LackKey.NO_FLAGS: "env.lack_no_flags",
 }
-_RECIPE_WORDS = {"cpu": "env.recipe_cpu", "v100": "env.recipe_volta", "cpu-0.19.1": "env.recipe_older_cpu"}
 _STATE_COLOURS = {
     EnvironmentState.INSTALLING: "starting",
     EnvironmentState.FAILED: "failed",
@@ -50,12 +49,6 @@ def environment_title(view: EnvironmentView, offers: Sequence[RecipeOffer], lang
     if recipe is not None:
         return recipe_title(recipe, language)
     return environment.image or environment.address or str(environment.external_python or environment.id)
-
-
-def recipe_title(recipe: Recipe, language: Language) -> str:
-    """A recipe's title in the page's language; its own where there are no words for it."""
-    key = _RECIPE_WORDS.get(recipe.name)
-    return text(key, language) if key else recipe.title
 
 
 def render_environment_frame(view: EnvironmentView, language: Language) -> str:
@@ -84,9 +77,9 @@ def render_environment(view: EnvironmentView, title: str, language: Language) ->
     if view.install is not None:
         body.append(_installation(view.install, language))
     elif view.environment.reason:
-        body.append(_reason(view.environment.reason))
+        body.append(reason(view.environment.reason))
     if view.probe_error:
-        body.append(_reason(view.probe_error))
+        body.append(reason(view.probe_error))
     if view.missing and view.engine_kinds - {EngineKind.CPU}:  # a CPU build is not meant for cards
         body.append(_missing(view, language))
     return Markup("").join(body)
@@ -162,7 +155,7 @@ def _server(view: EnvironmentView, language: Language) -> Markup:
             facts.append(f"vLLM {server.version}")
         lines.append(_fact_line(facts))
     if server.reason:
-        lines.append(_reason(server.reason))
+        lines.append(reason(server.reason))
     return Markup("").join(lines)
 
 
@@ -191,13 +184,8 @@ def _installation(progress: InstallProgress, language: Language) -> Markup:
         lines.append(_fact_line(facts))
         lines.append(Markup('<div class="vp-nowline">{}</div>').format(progress.doing))
     if progress.reason:
-        lines.append(_reason(progress.reason, progress.hint))
+        lines.append(reason(progress.reason, progress.hint))
     return Markup("").join(lines)
-
-
-def _reason(words: str, hint: str = "") -> Markup:
-    more = Markup('<div class="vp-hint">{}</div>').format(hint) if hint else Markup()
-    return Markup('<div class="vp-reason"><div>{}</div>{}</div>').format(words, more)
 
 
 def _missing(view: EnvironmentView, language: Language) -> Markup:
@@ -236,53 +224,6 @@ def _button(action: str, view: EnvironmentView, words: str, *, primary: bool = F
         view.environment.id,
         Markup(' data-confirm="{}"').format(sure) if sure else "",
         words,
-    )
-
-
-def render_recipes(offers: Sequence[RecipeOffer], language: Language) -> str:
-    """What the installer offers, and the doors to environments that are there already."""
-    cards = [_recipe(offer, language) for offer in offers]
-    add = [
-        Markup('<button class="vp-button is-small" data-do="env.form" data-kind="{}">{}</button>').format(
-            kind.value, text(f"env.add_{kind.value}", language)
-        )
-        for kind in (EnvironmentKind.PYTHON, EnvironmentKind.DOCKER, EnvironmentKind.ADDRESS)
-    ]
-    return Markup(
-        '<h2>{}</h2>{}<h2 class="vp-next">{}</h2><div class="vp-card"><p class="vp-muted">{}</p>'
-        '<div class="vp-row vp-actions">{}</div></div>'
-    ).format(
-        text("env.install_heading", language),
-        Markup("").join(cards),
-        text("env.add_heading", language),
-        text("env.add_info", language),
-        Markup("").join(add),
-    )
-
-
-def _recipe(offer: RecipeOffer, language: Language) -> Markup:
-    needs = text(
-        "env.needs",
-        language,
-        download=disk_size(offer.footprint.download_bytes),
-        disk=disk_size(offer.footprint.disk_bytes),
-        free=disk_size(offer.free_bytes),
-    )
-    trouble = offer.obstacle
-    if offer.shortfall_bytes and not trouble:
-        trouble = text("env.short", language, short=disk_size(offer.shortfall_bytes))
-    words = text("env.installed" if offer.ready else "env.install", language)
-    return Markup(
-        '<div class="vp-card" data-recipe="{name}"><div class="vp-row"><h3>{title}</h3><span class="vp-push">'
-        '<button class="vp-button is-small is-primary" data-do="env.install_form" data-recipe="{name}"{off}>{words}</button>'
-        '</span></div><p class="vp-muted">{needs}</p>{trouble}</div>'
-    ).format(
-        name=offer.recipe.name,
-        title=recipe_title(offer.recipe, language),
-        off=Markup(" disabled") if offer.ready or trouble else "",
-        words=words,
-        needs="" if offer.ready else needs,
-        trouble=_reason(trouble) if trouble and not offer.ready else "",
     )
 
 

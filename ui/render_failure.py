@@ -1,9 +1,9 @@
 """A failure as one card: what happened, the likely cause, what to do with its buttons, and the line that tells it."""
 
-from backend.failure.words import in_words
 from markupsafe import Markup
 
 from backend.failure.failure import Failure, Fix, FixKind
+from backend.failure.words import in_words
 from ui.strings import Language, text
 
 

@@ -6,7 +6,7 @@ from markupsafe import Markup
 
 from backend.environment.environment import EnvironmentKind
 from backend.environment.views import RecipeOffer
-from ui.render_environments import recipe_title
+from ui.render_recipes import recipe_needs, recipe_title
 from ui.strings import Language, text
 
 
@@ -120,6 +120,7 @@ def render_install_form(offer: RecipeOffer, language: Language) -> str:
     """Where an installation may be told of mirrors."""
     fields = text_field("index", text("env.mirror", language), info=text("env.mirror_info", language), kind="url")
     fields += text_field("extra", text("env.extra_index", language), kind="url")
+    fields = Markup('<p class="vp-muted">{}</p>').format(recipe_needs(offer, language)) + fields
     data = Markup(' data-recipe="{}"').format(offer.recipe.name)
     return dialog(
         recipe_title(offer.recipe, language),

@@ -23,8 +23,8 @@ from ui.render_environments import (
     render_environment,
     render_environment_frame,
     render_no_environments,
-    render_recipes,
 )
+from ui.render_recipes import render_recipes
 from ui.strings import Language
 
 EVIL = "<img src=x onerror=alert(1)>"

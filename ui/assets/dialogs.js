@@ -16,6 +16,15 @@
     dialog.showModal();
     volta.attach(dialog);
     (dialog.querySelector("[autofocus]") ?? dialog.querySelector("input, textarea, select"))?.focus();
+    dialog.querySelectorAll("textarea").forEach(showContent);
+  }
+  // A preset begins with what its keys mean: the box opens at the preset itself, and the rest is a scroll away.
+  function showContent(box) {
+    const lines = box.value.split("\n"), first = lines.findIndex((line) => line && !line.startsWith("#"));
+    if (first < 1) return;
+    const start = lines.slice(0, first).join("\n").length + 1;
+    box.setSelectionRange(start, start);
+    box.scrollTop = first * parseFloat(getComputedStyle(box).lineHeight);
   }
   function close() {
     const old = dialog;
