@@ -8,12 +8,12 @@ from backend.fit.estimate import FitEstimate, SegmentKind, Verdict
 from backend.preflight.finding import Finding, Severity
 from backend.preflight.rules_cards import card_taken, utilization
 from backend.preflight.situation import Situation
-from backend.preflight.target import GIB, gib, is_written_for_cpu
+from backend.preflight.target import GIB, gib, is_written_for_cpu, kv_step_gib
 
 SMALLEST_CONTEXT = 64
 HIGHEST_UTILIZATION = 0.95  # the driver and CUDA's own context need the rest
 UTILIZATION_STEP = 0.01
-KV_STEP_GIB = 0.25
+FEW_REQUESTS = 2  # fewer of full length at once are worth a word even where nobody asked for more
 SMALL_STEP = 512  # tokens; at this size a prefill's peak is small on any card
 
 
@@ -27,6 +27,8 @@ def fit(situation: Situation) -> Iterator[Finding]:
     if found.verdict is Verdict.FITS:
         return
     if found.verdict is Verdict.TOO_LITTLE_FREE and _is_told_already(situation):
+        return
+    if found.verdict is Verdict.FEWER_AT_ONCE and _is_nobodys_wish(situation, found):
         return
     rule, field = _RULES[found.verdict]
     severity = Severity.HINT if found.verdict is Verdict.FEWER_AT_ONCE else Severity.ERROR
@@ -42,6 +44,11 @@ _RULES = {
     Verdict.CONTEXT_TOO_LONG: ("fit_context_too_long", "context"),
     Verdict.FEWER_AT_ONCE: ("fit_fewer_at_once", "max_sequences"),
 }
+
+
+def _is_nobodys_wish(situation: Situation, found: FitEstimate) -> bool:
+    """The engine's own default of some hundred requests never fits at full length, and nobody asked for it."""
+    return situation.preset.max_sequences is None and (found.full_requests or 0) >= FEW_REQUESTS
 
 
 def _is_told_already(situation: Situation) -> bool:
@@ -100,7 +107,8 @@ def _fewer(situation: Situation) -> tuple[Fix, ...]:
 
 def _more_kv(situation: Situation, found: FitEstimate, needed: int) -> tuple[Fix, ...]:
     if found.has_own_kv_size or is_written_for_cpu(situation):
-        size = math.ceil(needed / GIB / KV_STEP_GIB) * KV_STEP_GIB
+        step = kv_step_gib(situation)
+        size = math.ceil(needed / GIB / step) * step
         return (Fix(FixKind.KV_CACHE_GIB, f"{size:g}"),) if is_written_for_cpu(situation) and size else ()
     lacking = needed - found.kv_budget_bytes
     share = utilization(situation) + lacking / max(1, found.total_bytes)
@@ -118,8 +126,9 @@ def _less(situation: Situation, found: FitEstimate) -> tuple[Fix, ...]:
     outside = found.overhead_bytes + found.learned_bytes - found.in_budget_bytes
     room = free - max(0, outside)
     if is_written_for_cpu(situation):
-        size = math.floor((room - fixed) / GIB / KV_STEP_GIB) * KV_STEP_GIB
-        return (Fix(FixKind.KV_CACHE_GIB, f"{size:g}"),) if size >= KV_STEP_GIB else ()
+        step = kv_step_gib(situation)
+        size = math.floor((room - fixed) / GIB / step) * step
+        return (Fix(FixKind.KV_CACHE_GIB, f"{size:g}"),) if size >= step else ()
     share = math.floor(room / max(1, found.total_bytes) / UTILIZATION_STEP) * UTILIZATION_STEP
     if share * found.total_bytes < fixed + found.kv_one_bytes or not 0 < share < 1:
         return ()

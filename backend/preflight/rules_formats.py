@@ -7,7 +7,7 @@ from backend.failure.failure import Fix, FixKind
 from backend.launch.preset import BFLOAT16_CAPABILITY, DFLASH2, FP8_KV_CAPABILITY
 from backend.preflight.finding import Finding, Severity
 from backend.preflight.situation import Situation
-from backend.preflight.target import TURING, effective_kv_dtype, is_written_for_cpu, targets
+from backend.preflight.target import TURING, effective_kv_dtype, has_strange_plugins, is_written_for_cpu, targets
 
 DFLASH2_HEAD_DIMS = (64, 96, 128, 192, 256)
 SMALLEST_HEAD_DIM = 32  # of vLLM's Triton attention
@@ -107,8 +107,7 @@ def quantization_needs_newer_card(situation: Situation) -> Iterator[Finding]:
                 "needed": f"{least[0]}.{least[1]}",
             }
             # A plugin may bring kernels of its own for it.
-            strange = set(situation.tools.plugins) - {DFLASH2}
-            severity = Severity.WARNING if strange else target.severity
+            severity = Severity.WARNING if has_strange_plugins(situation) else target.severity
             yield Finding("quantization_needs_newer_card", severity, values, field="quantization")
 
 

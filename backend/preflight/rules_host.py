@@ -7,12 +7,11 @@ from backend.failure.failure import Fix, FixKind
 from backend.launch.preset import Preset
 from backend.preflight.finding import Finding, Severity
 from backend.preflight.situation import Situation
-from backend.preflight.target import GIB, gib, is_written_for_cpu, known
+from backend.preflight.target import GIB, gib, is_written_for_cpu, known, kv_step_gib
 
 FULL_DISK_BYTES = 64 * 1024**2  # an engine cannot write its log and its compiled kernels
 SMALL_DISK_BYTES = 2 * GIB
 WORKER_BYTES = 2 * GIB  # of main memory that one process of an engine takes with torch and CUDA; an estimate
-KV_STEP_GIB = 0.25
 SAFE_SHARE = 0.9  # of the free memory that a smaller size may take
 
 
@@ -38,7 +37,7 @@ def memory_of_cpu_engine(situation: Situation) -> Iterator[Finding]:
     available = known(situation.host.memory_available_bytes)
     if not is_written_for_cpu(situation) or available is None:
         return
-    weights, kv = weights_in_memory(situation), kv_cache_bytes(situation.preset)
+    weights, kv = weights_in_memory(situation), kv_cache_bytes(situation)
     if weights + kv <= available:
         return
     values = {
@@ -48,12 +47,15 @@ def memory_of_cpu_engine(situation: Situation) -> Iterator[Finding]:
         "available": gib(available),
         "where": _where(situation),
     }
-    yield Finding("memory_of_cpu_engine", Severity.ERROR, values, _smaller_kv(available - weights), "kv_cache_gib")
+    yield Finding(
+        "memory_of_cpu_engine", Severity.ERROR, values, _smaller_kv(available - weights, situation), "kv_cache_gib"
+    )
 
 
-def _smaller_kv(room: int) -> tuple[Fix, ...]:
-    smaller = math.floor(room * SAFE_SHARE / GIB / KV_STEP_GIB) * KV_STEP_GIB
-    return (Fix(FixKind.KV_CACHE_GIB, f"{smaller:g}"),) if smaller >= KV_STEP_GIB else ()
+def _smaller_kv(room: int, situation: Situation) -> tuple[Fix, ...]:
+    step = kv_step_gib(situation)
+    smaller = math.floor(room * SAFE_SHARE / GIB / step) * step
+    return (Fix(FixKind.KV_CACHE_GIB, f"{smaller:g}"),) if smaller >= step else ()
 
 
 def weights_in_memory(situation: Situation) -> int:
@@ -63,9 +65,11 @@ def weights_in_memory(situation: Situation) -> int:
     return situation.model.weight_bytes or 0
 
 
-def kv_cache_bytes(preset: Preset) -> int:
-    """The size that the CPU engine's KV cache was given."""
-    return int((preset.kv_cache_gib or 0) * GIB)
+def kv_cache_bytes(situation: Situation) -> int:
+    """The size that the CPU engine's KV cache will have."""
+    step = kv_step_gib(situation)
+    asked = situation.preset.kv_cache_gib or 0
+    return math.ceil(asked) * GIB if step == 1 else int(asked * GIB)
 
 
 def memory_for_loading(situation: Situation) -> Iterator[Finding]:

@@ -4,10 +4,9 @@ from collections.abc import Iterator
 
 from backend.failure.failure import Fix, FixKind
 from backend.fit.layers import LayerKind
-from backend.launch.preset import DFLASH2
 from backend.preflight.finding import Finding, Severity
 from backend.preflight.situation import EngineModels, ModelSituation, Situation
-from backend.preflight.target import flag_of
+from backend.preflight.target import flag_of, has_strange_plugins
 
 CONFIG_FILE = "config.json"
 SMALLEST_CONTEXT = 64  # that a preset may ask for
@@ -159,7 +158,7 @@ def _may_come_from_elsewhere(situation: Situation) -> bool:
     """A plugin, or the model's own code, may bring what vLLM itself does not list."""
     has_own_code = situation.model.brings_code and flag_of(situation, "trust-remote-code") is True
     overrides = any(flag_of(situation, name) is not None for name in ("hf-overrides", "model-impl", "config-format"))
-    return has_own_code or overrides or bool(set(situation.tools.plugins) - {DFLASH2})
+    return has_own_code or overrides or has_strange_plugins(situation)
 
 
 def _has_relative(architecture: str, models: EngineModels) -> bool:

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from backend.launch.engine_kind import EngineKind
+from backend.launch.preset import DFLASH2
+from backend.launch.wishes import KV_BYTES_VERSION
 from backend.preflight.finding import Severity
 from backend.preflight.situation import Situation
 from backend.reading import Missing, Reading
@@ -11,6 +13,8 @@ from backend.reading import Missing, Reading
 GIB = 1024**3
 VOLTA = (7, 0)
 TURING = (7, 5)
+KV_STEP_GIB = 0.25
+OWN_PLUGINS = "lora_"  # vLLM's own, in every environment: they fetch adapters
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,17 @@ def flag_of(situation: Situation, name: str) -> object:
     """A further flag of the preset, in either spelling; None where it is not set."""
     flags = situation.preset.flags
     return flags.get(name, flags.get(name.replace("-", "_")))
+
+
+def kv_step_gib(situation: Situation) -> float:
+    """In what steps the CPU engine takes the size of its KV cache: older versions in whole GiB only."""
+    version = situation.tools.version
+    return 1 if version is not None and version < KV_BYTES_VERSION else KV_STEP_GIB
+
+
+def has_strange_plugins(situation: Situation) -> bool:
+    """Whether a plugin that is neither vLLM's own nor ours may bring model classes or kernels."""
+    return any(name != DFLASH2 and not name.startswith(OWN_PLUGINS) for name in situation.tools.plugins)
 
 
 def known(reading: Reading[int]) -> int | None:

@@ -1,6 +1,6 @@
 """Each rule: one situation in which it fires, and one close to it in which it does not."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -348,7 +348,7 @@ CASES = [
         ERROR,
         cpu_situation(preset=cpu_preset(kv_cache_gib=44.0)),
         cpu_situation(preset=cpu_preset(kv_cache_gib=32.0)),
-        fix=Fix(FixKind.KV_CACHE_GIB, "35.75"),
+        fix=Fix(FixKind.KV_CACHE_GIB, "35"),
     ),
     Case(
         "memory_for_loading",
@@ -533,12 +533,28 @@ def test_another_plugin_may_bring_a_model_class() -> None:
     strange = model(facts=facts(architectures=["StrangeForCausalLM"]))
     (finding,) = found("model_class_unknown", situation(model=strange, tools=tools(plugins=("dflash2", "strange"))))
     assert finding.severity is WARNING
+    (finding,) = found("model_class_unknown", situation(model=strange, tools=tools(plugins=("lora_hf_hub_resolver",))))
+    assert finding.severity is ERROR
+
+
+def test_the_engines_own_default_of_requests_is_not_held_against_it() -> None:
+    asked_nothing = preset(max_sequences=None)
+    fewer = fit(Verdict.FEWER_AT_ONCE, full_requests=20.0)
+    assert not found("fit_fewer_at_once", situation(preset=asked_nothing, estimate=fewer))
+    assert found("fit_fewer_at_once", situation(preset=asked_nothing, estimate=replace(fewer, full_requests=1.1)))
 
 
 def test_a_card_that_is_taken_is_told_once() -> None:
     examined = situation(cards=(TAKEN,), estimate=fit(Verdict.TOO_LITTLE_FREE))
     assert len(found("card_taken", examined)) == 1
     assert not found("fit_too_little_free", examined)
+
+
+def test_only_newer_engines_take_a_part_of_a_gib_of_kv_cache() -> None:
+    too_much = cpu_preset(kv_cache_gib=44.0)
+    (old,) = found("memory_of_cpu_engine", cpu_situation(preset=too_much))
+    (new,) = found("memory_of_cpu_engine", cpu_situation(preset=too_much, tools=tools(vllm="0.32.0", plugins=())))
+    assert old.fixes == (Fix(FixKind.KV_CACHE_GIB, "35"),) and new.fixes == (Fix(FixKind.KV_CACHE_GIB, "35.75"),)
 
 
 def test_a_free_card_is_offered_before_a_smaller_share() -> None:
