@@ -52,6 +52,7 @@ class Fleet:
         self._caretakers: dict[str, Caretaker] = {}
         self._autostarting: asyncio.Task[None] | None = None
         self._claims: dict[str, int] = {}  # preset -> the port it was last given
+        self._stops: dict[str, int] = {}  # engine -> how often a person has stopped it
 
     @property
     def engines(self) -> Mapping[str, Engine]:
@@ -123,6 +124,7 @@ class Fleet:
         engine = self._engine(engine_id)
         caretaker = self._caretakers[engine_id]
         caretaker.touch()
+        self._stops[engine_id] = self._stops.get(engine_id, 0) + 1
         was_running = engine.status.state in RUNNING_STATES
         await engine.stop(grace_s=grace_s)
         if was_running and engine.status.state is EngineState.FAILED:
@@ -131,11 +133,18 @@ class Fleet:
     async def stop_and_wait(self, engine_id: str, *, grace_s: float = DEFAULT_GRACE_S) -> None:
         """stop() that also answers for the memory: raises LaunchError when it is not free within a minute.
 
-        Of an engine that does not run nothing is waited for.
+        Of an engine that does not run nothing is waited for. Raises LaunchError as well when somebody else stopped it
+        meanwhile: what was to follow, such as a restart, is against their wish.
         """
         engine = self._engine(engine_id)
         was_running = engine.status.state in RUNNING_STATES
+        number = self._stops.get(engine_id, 0) + 1  # of our own stop
         await self.stop(engine_id, grace_s=grace_s)
+        if self._stops.get(engine_id) != number:
+            raise LaunchError(
+                f"Engine {engine_id} was stopped, restarted or removed by somebody else meanwhile.",
+                hint="Start it again if it is still wanted.",
+            )
         if was_running and engine.was_told_to_end and engine.status.reason:
             raise LaunchError(engine.status.reason, hint=engine.status.hint)
 
@@ -174,6 +183,7 @@ class Fleet:
             )
         self._caretakers[engine_id].touch()
         del self._engines[engine_id], self._caretakers[engine_id]
+        self._stops.pop(engine_id, None)
         await asyncio.to_thread(shutil.rmtree, self._folder / engine_id, ignore_errors=True)
 
     async def stop_all(self) -> None:

@@ -14,10 +14,11 @@ from pydantic import SecretStr
 
 from backend.engine.care import Care
 from backend.engine.fleet import Fleet
+from backend.engine.status import EngineState
 from backend.environment.environment import environments_in
 from backend.environment.environments import Environments
 from backend.environment.probe import keep_probe, last_probe
-from backend.errors import SetupError
+from backend.errors import LaunchError, SetupError
 from backend.gpu.snapshot import GpuView
 from backend.launch.adjustments import Adjustments
 from backend.launch.plan import engine_key
@@ -100,6 +101,29 @@ async def test_the_card_of_an_engine_that_will_be_started_again_is_not_given_awa
         assert set(crashed.spec.gpus).isdisjoint(other.spec.gpus)
         preset = launcher.shelf.by_name("one")
         assert [card.uuid for card in launcher.cards_for(preset, Adjustments())] == list(crashed.spec.gpus)
+
+
+async def test_a_stop_during_a_restart_is_the_last_word(tmp_path: Path) -> None:
+    async with launcher_of(tmp_path) as (launcher, fleet, _):
+        engine_id = await launcher.start(OPERATOR, "one")
+        engine = fleet.engines[engine_id]
+        await engine.wait_until(READY, timeout_s=DEADLINE_S)
+        restarting = asyncio.create_task(launcher.restart(OPERATOR, engine_id))
+        await engine.wait_until({EngineState.STOPPING}, timeout_s=DEADLINE_S)
+        await fleet.stop(engine_id)
+        with pytest.raises(LaunchError, match="by somebody else"):
+            await restarting
+        assert [(one.status.state, one.status.run) for one in fleet.engines.values()] == [(EngineState.STOPPED, 1)]
+
+
+async def test_of_two_restarts_at_once_one_starts_it(tmp_path: Path) -> None:
+    async with launcher_of(tmp_path) as (launcher, fleet, _):
+        engine_id = await launcher.start(OPERATOR, "one")
+        engine = fleet.engines[engine_id]
+        await engine.wait_until(READY, timeout_s=DEADLINE_S)
+        both = await asyncio.gather(*(launcher.restart(OPERATOR, engine_id) for _ in range(2)), return_exceptions=True)
+        assert sorted(type(one).__name__ for one in both) == ["LaunchError", "NoneType"]
+        assert (engine.status.run, list(fleet.engines)) == (2, [engine_id])
 
 
 async def test_a_look_begun_before_a_preset_was_saved_does_not_take_it_off_the_shelf(tmp_path: Path) -> None:
