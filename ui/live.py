@@ -38,6 +38,7 @@ _SCRIPT_WORDS = (
     "bar.reconnecting",
     "launch.log_skipped",
     "log.nothing_matches",
+    "preset.nothing_matches",
     "dialog.cancel",
     "dialog.file_large",
     "unit.s",

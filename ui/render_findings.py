@@ -43,8 +43,8 @@ def render_findings(findings: Sequence[Finding], refusal: str, language: Languag
 
 
 def _refusal(words: str, language: Language) -> Markup:
-    return Markup('<div class="vp-finding is-failed" data-finding="refused"><p><b>{}</b> {}</p></div>').format(
-        text("form.refused", language), words
+    return Markup('<div class="vp-finding is-failed" data-finding="refused"><p>{} <b>{}</b> {}</p></div>').format(
+        Markup(icon("warning")), text("form.refused", language), words
     )
 
 

@@ -88,10 +88,12 @@
   // The search of a shelf hides what does not match; cards that arrive later are asked too.
   function search(box) {
     const wanted = box.value.trim().toLowerCase().split(/\s+/);
-    for (const child of document.querySelector(`[data-list="${box.dataset.search}"]`).children) {
+    const list = document.querySelector(`[data-list="${box.dataset.search}"]`);
+    for (const child of list.children) {
       const words = child.querySelector("[data-words]")?.dataset.words ?? "";
       child.hidden = !wanted.every((word) => words.includes(word));
     }
+    list.dataset.empty = [...list.children].some((child) => !child.hidden) ? "" : volta.word("preset.nothing_matches");
   }
   document.addEventListener("input", (event) => { if (event.target.dataset?.search) search(event.target); });
   volta.afterList = (name) => { const box = document.querySelector(`[data-search="${name}"]`); if (box?.value) search(box); };

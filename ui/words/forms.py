@@ -15,6 +15,7 @@ WORDS: dict[str, tuple[str, str]] = {
     "log.download": ("Download", "下载"),
     "log.nothing_matches": ("No line matches.", "没有匹配的行。"),
     # the shelf
+    "preset.nothing_matches": ("No preset matches.", "没有匹配的预设。"),
     "preset.search": ("Search presets", "搜索预设"),
     "preset.import": ("Import", "导入"),
     "preset.copy": ("Copy to mine", "复制为我的预设"),
