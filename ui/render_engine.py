@@ -173,7 +173,10 @@ def _memory_facts(status: EngineStatus, language: Language) -> list[Markup]:
 
 def changes_words(spec: LaunchSpec, language: Language) -> str:
     """What was changed about the preset for this launch: "context 896", by the names that the form has."""
-    changed = [f"{_field_name(name, language)} {value}" for name, value in spec.adjustments.changes().items()]
+    changed = [
+        f"{_field_name(name, language)} {value}{' GiB' if name.endswith('_gib') else ''}"
+        for name, value in spec.adjustments.changes().items()
+    ]
     changed += [f"--{flag}" for flag in spec.adjustments.flags]  # names alone: a value may be long, or a secret
     changed += list(spec.adjustments.env)
     changed += [f"- --{flag}" for flag in spec.adjustments.dropped_flags]

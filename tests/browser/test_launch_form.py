@@ -45,7 +45,7 @@ def test_configure_fix_read_launch_and_chat(page: Page, panel: PanelProcess) -> 
 
     card = page.locator("[data-engine].vp-engine")
     expect(card.locator('[data-state="ready"]')).to_be_visible(timeout=180_000)
-    expect(card.get_by_text("changed: context 8192, kv cache gib 2.0")).to_be_visible()
+    expect(card.get_by_text("changed: context 8192, KV cache 2.0 GiB")).to_be_visible()
     words = f"Predicted {int(predicted or 0):,} tokens of KV cache, the engine has {int(predicted or 0):,}"
     expect(card.get_by_text(words)).to_be_visible(timeout=20_000)
     card.get_by_role("button", name="Chat with it").click()
