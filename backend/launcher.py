@@ -18,10 +18,10 @@ from backend.environment.environments import Environments
 from backend.errors import LaunchError, PanelError
 from backend.failure.failure import Fix
 from backend.gpu.snapshot import GpuView
+from backend.importing.draft import Import
+from backend.importing.text import read_import
 from backend.launch.adjustments import Adjustments
 from backend.launch.card_choice import choose_cards
-from backend.launch.import_draft import Import
-from backend.launch.import_text import read_import
 from backend.launch.models import find_model
 from backend.launch.plan import GpuChoice, LaunchSpec, Listen, engine_key, plan
 from backend.launch.preset import Preset

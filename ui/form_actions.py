@@ -10,9 +10,9 @@ from backend.errors import LaunchError, PanelError
 from backend.launch.adjustments import Adjustments
 from backend.launch.engine_kind import EngineKind
 from backend.launch.preset import Preset
-from backend.launch.previews import Preview, previews
 from backend.panel import Panel
 from backend.preflight.finding import Severity
+from backend.preview.previews import Preview, previews
 from backend.proposal import Proposal
 from backend.viewer import Viewer
 from ui.action import CLOSE, Frames, dialog_frame, field, language_of_message

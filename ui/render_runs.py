@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from backend.failure.words import in_words
 from markupsafe import Markup
 
 from backend.engine.record import RunSummary
+from backend.failure.words import in_words
 from ui.render_engine import render_state
 from ui.strings import Language, text
 

@@ -21,9 +21,9 @@ from backend.launch.engine_tools import EngineTools
 from backend.launch.models import LocalModel
 from backend.launch.notes import Note
 from backend.launch.preset import Preset
-from backend.launch.preview_shell import shell_text
 from backend.launch.spelling import Spelled, spell
 from backend.launch.spelling_error import SpellingError
+from backend.preview.shell import shell_text
 
 __all__ = ["EngineTools", "GpuChoice", "LaunchSpec", "Listen", "engine_key", "plan"]
 

@@ -13,8 +13,8 @@ from backend.failure.failure import FixKind
 from backend.fit.estimate import SegmentKind, Verdict
 from backend.gpu.snapshot import DriverGap, GpuCardState
 from backend.launch.engine_kind import EngineKind
-from backend.launch.previews import PreviewKind
 from backend.preflight.finding import Severity
+from backend.preview.previews import PreviewKind
 from ui.launch_form import FIELDS
 from ui.render_findings import FIELD_OF
 from ui.strings import STRINGS, Language, preferred_language, text

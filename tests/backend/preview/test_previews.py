@@ -16,16 +16,16 @@ from backend.launch.engine_kind import EngineKind
 from backend.launch.models import LocalModel
 from backend.launch.plan import GpuChoice, LaunchSpec, Listen, plan
 from backend.launch.preset import Preset
-from backend.launch.preview_container import in_container
-from backend.launch.previews import PreviewKind, docker_compose, docker_run, previews, shell_line, systemd_unit
-from tests.backend.launch.preview_readers import (
+from backend.preview.container import in_container
+from backend.preview.previews import PreviewKind, docker_compose, docker_run, previews, shell_line, systemd_unit
+from tests.backend.launch.vllm_versions import VERSIONS, tools_of
+from tests.backend.preview.preview_readers import (
     Run,
     read_compose_file,
     read_docker_words,
     read_unit,
     run_words_in_bash,
 )
-from tests.backend.launch.vllm_versions import VERSIONS, tools_of
 
 IMAGE = "vllm/vllm-openai:v0.32.0"
 MODEL = LocalModel("Qwen", Path("/models/with space, $HOME"), weight_bytes=1)

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from backend.launch.import_words import VALUE_CHARACTERS, WORDS, ImportNote
+from backend.importing.words import VALUE_CHARACTERS, WORDS, ImportNote
 
-LAUNCH = Path(__file__).parents[3] / "backend" / "launch"
+IMPORTING = Path(__file__).parents[3] / "backend" / "importing"
 
 
 def uses() -> Iterator[tuple[str, frozenset[str]]]:
     """(key, names of its values) of every note the import modules make."""
-    for path in LAUNCH.glob("import_*.py"):
+    for path in IMPORTING.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if not isinstance(node, ast.Call) or not node.args or not isinstance(node.args[0], ast.Constant):
                 continue

@@ -8,12 +8,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from backend.errors import PresetError
+from backend.importing.flags import GivenFlag, Value, json_or_text
+from backend.importing.intent import intent_of
+from backend.importing.model import model_source, quantization_of
+from backend.importing.shell import has_secret, redacted
+from backend.importing.words import ImportNote
 from backend.launch.engine_kind import EngineKind
-from backend.launch.import_flags import GivenFlag, Value, json_or_text
-from backend.launch.import_intent import intent_of
-from backend.launch.import_model import model_source, quantization_of
-from backend.launch.import_shell import has_secret, redacted
-from backend.launch.import_words import ImportNote
 from backend.launch.preset import INTENT_FLAGS, PANEL_ENV, Preset, Words
 
 ASSUMED_CONTEXT = 8192  # tokens, where none were given

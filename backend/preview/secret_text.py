@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from backend.errors import LaunchError
-from backend.launch.import_shell import has_secret
+from backend.importing.shell import has_secret
 
 _SECRET_NAME = re.compile(r"KEY|TOKEN(?!IZER)|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
 _SECRET_VALUE = re.compile(r"://[^/\s:@]*:[^/\s@]+@")  # a password in an address

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.errors import PresetError
-from backend.launch.import_shell import fill, read_statements, redacted
+from backend.importing.shell import fill, read_statements, redacted
 
 
 def words(text: str) -> list[str]:

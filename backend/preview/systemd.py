@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from backend.errors import LaunchError
 from backend.launch.plan import LaunchSpec
-from backend.launch.preview_shell import NO_FOLDER
-from backend.launch.secret_text import Pieces, Variable, secrets_of, variables_in
+from backend.preview.secret_text import Pieces, Variable, secrets_of, variables_in
+from backend.preview.shell import NO_FOLDER
 
 _PLAIN = re.compile(r"[A-Za-z0-9_@+=:,./{}\[\]-]+")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]")

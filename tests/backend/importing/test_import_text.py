@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from backend.errors import PresetError
-from backend.launch.import_text import MAX_CHARACTERS, read_import
+from backend.importing.text import MAX_CHARACTERS, read_import
 
 PRESETS = Path(__file__).parents[3] / "presets"
 

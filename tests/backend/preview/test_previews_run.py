@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from backend.launch.plan import LaunchSpec
-from backend.launch.preview_systemd import unit_name
-from backend.launch.previews import shell_line, systemd_unit
-from tests.backend.launch.preview_readers import read_unit
-from tests.backend.launch.private_systemd import NoSystemd, private_systemd, said
+from backend.preview.previews import shell_line, systemd_unit
+from backend.preview.systemd import unit_name
+from tests.backend.preview.preview_readers import read_unit
+from tests.backend.preview.private_systemd import NoSystemd, private_systemd, said
 from tests.fakes.fake_specs import DEADLINE_S, TEST_PORTS, fake_spec
 
 pytestmark = pytest.mark.faults

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from backend.errors import PresetError
+from backend.importing.docker import DockerRun, read_docker_run
+from backend.importing.draft import Draft, Import
+from backend.importing.flags import GivenFlag, read_flags
+from backend.importing.shell import Statement, fill, read_statements
 from backend.launch.engine_kind import EngineKind
-from backend.launch.import_docker import DockerRun, read_docker_run
-from backend.launch.import_draft import Draft, Import
-from backend.launch.import_flags import GivenFlag, read_flags
-from backend.launch.import_shell import Statement, fill, read_statements
 from backend.launch.preset import Words
 from backend.launch.removed_flags import is_removed
 

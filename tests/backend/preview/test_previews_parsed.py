@@ -14,12 +14,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from backend.errors import LaunchError
 from backend.failure.failure import LaunchContext
 from backend.launch.container import SERVER_MODULE
 from backend.launch.engine_kind import EngineKind
 from backend.launch.plan import LaunchSpec
-from backend.launch.previews import docker_compose, docker_run, previews, shell_line, systemd_unit
-from tests.backend.launch.preview_readers import (
+from backend.preview.previews import docker_compose, docker_run, previews, shell_line, systemd_unit
+from tests.backend.preview.preview_readers import (
     DUMPER,
     NotingDaemon,
     Run,
@@ -41,7 +42,7 @@ EXPORTED = {"VLLM_API_KEY": SECRET}
 NASTY = " '\"$%\\`{}[]()!#&;|<>*?~=:,@^-\n\tn0x7é中😀\u2028"
 
 texts = st.text(
-    st.sampled_from(NASTY) | st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=12
+    st.sampled_from(NASTY) | st.characters(exclude_categories=("Cs",), exclude_characters="\0\x01\x7f"), max_size=12
 )
 printable = st.text(st.sampled_from(NASTY) | st.characters(exclude_categories=("Cs", "Cc")), max_size=12)
 names = st.text(string.ascii_uppercase, min_size=1, max_size=4).map("NV_".__add__)
@@ -129,6 +130,14 @@ def test_bash_starts_nothing_while_the_secret_is_not_exported() -> None:
     done = subprocess.run(("bash", "--norc", "-c", line), env={}, capture_output=True, timeout=20, check=False)
     assert done.returncode != 0
     assert (done.stdout, b"VLLM_API_KEY" in done.stderr) == (b"", True)
+
+
+@pytest.mark.parametrize("character", ["\x01", "\x7f"])
+def test_what_bash_loses_is_refused_and_not_printed_wrongly(character: str) -> None:
+    spec = server_spec([character], {}, "/models/m")
+    for form in (shell_line, lambda spec: docker_run(spec, IMAGE)):
+        with pytest.raises(LaunchError, match="control character"):
+            form(spec)
 
 
 @settings(max_examples=60, deadline=None)

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 import yaml
 
 from backend.errors import PresetError
+from backend.importing.command import add_arguments
+from backend.importing.draft import Draft, Import, is_secret
+from backend.importing.flags import GivenFlag, Value
+from backend.importing.shell import fill, read_statements
 from backend.launch.engine_kind import EngineKind
 from backend.launch.flag_shapes import BOOLEAN_FLAGS, LIST_FLAGS, OLD_BOOLEAN_FLAGS
-from backend.launch.import_command import add_arguments
-from backend.launch.import_draft import Draft, Import, is_secret
-from backend.launch.import_flags import GivenFlag, Value
-from backend.launch.import_shell import fill, read_statements
 from backend.launch.preset import INTENT_FLAGS, PANEL_FLAGS, Words
 from backend.launch.preset_file import compose
 from backend.launch.removed_flags import is_removed

@@ -4,7 +4,7 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 
-from backend.launch.secret_text import Pieces, Variable, secrets_of, variables_in
+from backend.preview.secret_text import Pieces, Variable, secrets_of, variables_in
 
 NO_FOLDER = frozenset({"", "/"})  # a spec's default: the command does not care where it runs
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")

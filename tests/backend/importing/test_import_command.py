@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.errors import PresetError
+from backend.importing.command import import_command
+from backend.importing.draft import Import
 from backend.launch.engine_kind import EngineKind
-from backend.launch.import_command import import_command
-from backend.launch.import_draft import Import
 from backend.launch.preset_file import dump_preset, parse_preset
 
 

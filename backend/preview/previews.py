@@ -3,16 +3,16 @@
 No text holds a secret: a variable stands in its place, and a comment above says which one is to be set.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
 from backend.errors import LaunchError
 from backend.launch.plan import LaunchSpec
-from backend.launch.preview_compose import compose_text, compose_variables
-from backend.launch.preview_container import in_container, is_docker
-from backend.launch.preview_shell import shell_variables
-from backend.launch.preview_systemd import unit_name, unit_text, unit_variables
+from backend.preview.compose import compose_text, compose_variables
+from backend.preview.container import in_container, is_docker
+from backend.preview.shell import shell_variables
+from backend.preview.systemd import unit_name, unit_text, unit_variables
 
 
 class PreviewKind(StrEnum):
@@ -58,6 +58,7 @@ def previews(spec: LaunchSpec, *, image: str | None = None) -> tuple[Preview, ..
 
 def shell_line(spec: LaunchSpec) -> str:
     """`LaunchSpec.shell_line` below a comment that names the variables to export. Raises LaunchError."""
+    _check_bash_can_hold((*spec.argv, *spec.env.values(), spec.cwd))
     names = shell_variables(spec.argv, spec.env, cwd=spec.cwd, secrets=spec.secrets)
     return _export_first(names) + spec.shell_line() + "\n"
 
@@ -106,3 +107,9 @@ def _preview(kind: PreviewKind, form: Callable[[], str]) -> Preview:
     except LaunchError as err:
         reason = " ".join(err.message.split())
         return Preview(kind, title, f"# {reason}\n", refusal=reason)
+
+
+def _check_bash_can_hold(words: Iterable[str]) -> None:
+    """bash marks quoted characters with these two and loses them in places: such a word would not arrive as printed."""
+    if any("\x01" in word or "\x7f" in word for word in words):
+        raise LaunchError("A text of the command holds a control character that bash cannot be given.")

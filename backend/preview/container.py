@@ -15,7 +15,7 @@ from backend.errors import LaunchError
 from backend.launch.container import DRAFT_MODEL_MOUNT, MODEL_MOUNT, SERVER_MODULE, Container, remove_words, run_words
 from backend.launch.engine_kind import EngineKind
 from backend.launch.plan import LaunchSpec
-from backend.launch.secret_text import secrets_of
+from backend.preview.secret_text import secrets_of
 
 _FILE_FLAGS = frozenset(
     ["--tokenizer", "--chat-template", "--hf-config-path", "--generation-config", "--reasoning-parser-plugin"]

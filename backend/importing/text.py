@@ -5,9 +5,9 @@ import re
 import yaml
 
 from backend.errors import PresetError
-from backend.launch.import_command import import_command
-from backend.launch.import_draft import Import
-from backend.launch.import_env import import_settings
+from backend.importing.command import import_command
+from backend.importing.draft import Import
+from backend.importing.env import import_settings
 from backend.launch.preset_file import parse_preset
 
 MAX_CHARACTERS = 64 * 1024

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.errors import PresetError
+from backend.importing.draft import Import
+from backend.importing.env import import_env, import_serve_config, import_settings
 from backend.launch.engine_kind import EngineKind
-from backend.launch.import_draft import Import
-from backend.launch.import_env import import_env, import_serve_config, import_settings
 from backend.launch.preset_file import dump_preset, parse_preset
 
 FULL = """\

@@ -7,8 +7,8 @@ import yaml
 
 from backend.errors import LaunchError
 from backend.launch.plan import LaunchSpec
-from backend.launch.preview_container import DockerCommand, read_docker_command
-from backend.launch.secret_text import Pieces, Secrets, secrets_of, variables_in
+from backend.preview.container import DockerCommand, read_docker_command
+from backend.preview.secret_text import Pieces, Secrets, secrets_of, variables_in
 
 _NO_FILE_CHARACTER = re.compile(r"[\ud800-\udfff]")
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from backend.errors import PresetError
-from backend.launch.import_flags import GivenFlag, json_object
+from backend.importing.flags import GivenFlag, json_object
 from backend.launch.preset import INTENT_FLAGS, Sampling, Speculation
 
 Note = Callable[..., None]
