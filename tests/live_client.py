@@ -2,11 +2,15 @@
 
 import asyncio
 import json
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import httpx
 import websockets
+
+T = TypeVar("T")
 
 
 class LiveClient:
@@ -71,3 +75,9 @@ class LiveClient:
                 for frame in await self.next_frames(timeout_s=timeout_s):
                     if condition(frame):
                         return frame
+
+
+def in_own_loop(work: Coroutine[Any, Any, T]) -> T:
+    """Run it in a thread with an event loop of its own: Playwright's synchronous page keeps the test's loop running."""
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        return thread.submit(asyncio.run, work).result()

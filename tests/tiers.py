@@ -49,7 +49,7 @@ def tiers() -> tuple[Tier, ...]:
                 (sys.executable, "-m", "mypy"),
             ),
         ),
-        Tier("unit", ((*PYTEST, "-m", "not browser and not faults", "--ignore=tests/kernels", "tests"),)),
+        Tier("unit", ((*PYTEST, "-n", "2", "-m", "not browser and not faults", "--ignore=tests/kernels", "tests"),)),
         # The process tests mostly wait, so three at a time; but those of engines look at /dev/shm as a whole: one by one.
         Tier(
             "faults",

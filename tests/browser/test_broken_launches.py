@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 from backend.environment.environment import find_environment
 from backend.state_folder import StateFolder
 from tests.fakes.broken_launches import BROKEN_LAUNCHES, BrokenLaunch, make_home, preset_name, release_ports
-from tests.live_client import LiveClient
+from tests.live_client import LiveClient, in_own_loop
 from tests.panel_process import PanelProcess, wait_until
 
 AT_ONCE = 3  # engines that start at the same time: two cores, and 1 GB each
@@ -96,7 +96,13 @@ async def listen(tab: LiveClient) -> None:
 
 
 @pytest.mark.timeout(900)
-async def test_twelve_failures_of_real_engines_are_each_explained_rightly(panel: PanelProcess) -> None:
+def test_twelve_failures_of_real_engines_are_each_explained_rightly(panel: PanelProcess) -> None:
+    wrong = in_own_loop(provoke_all(panel))
+    assert [repr(words) for words in wrong if words] == []
+    assert panel.engine_processes() == []
+
+
+async def provoke_all(panel: PanelProcess) -> list[str | BaseException]:
     async with LiveClient(panel.address) as tab:
         listening = asyncio.create_task(listen(tab))
         await Board(tab).wait_for_environment()
@@ -105,8 +111,7 @@ async def test_twelve_failures_of_real_engines_are_each_explained_rightly(panel:
         wrong = await asyncio.gather(*provoked, return_exceptions=True)
         listening.cancel()
         await asyncio.wait({listening})
-    assert [repr(words) for words in wrong if words] == []
-    assert panel.engine_processes() == []
+    return wrong
 
 
 def start(page: Page, panel: PanelProcess, name: str) -> str:

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.test_broken_launches import open_launch_page
-from tests.live_client import LiveClient
+from tests.live_client import LiveClient, in_own_loop
 from tests.panel_process import PanelProcess
 
 PRESET = "smollm2-135m-cpu"
@@ -84,17 +84,22 @@ def test_a_key_is_asked_for_beyond_this_machine_and_never_shown(page: Page, pane
     dialog.get_by_role("button", name="Close").click()
 
 
-async def test_a_change_is_answered_within_50_ms(panel: PanelProcess) -> None:
-    async with LiveClient(panel.address) as tab:
-        times = []
+def test_a_change_is_answered_within_50_ms(panel: PanelProcess) -> None:
+    middle = in_own_loop(median_answer_s(panel.address))
+    assert middle <= ANSWER_WITHIN_S, f"median {middle * 1000:.0f} ms"
+
+
+async def median_answer_s(address: str) -> float:
+    """From a change of the form to what it comes to, over a tab's own socket."""
+    times = []
+    async with LiveClient(address) as tab:
         for number in range(1, ROUNDS + 1):
             fields = {"context": str(1024 + number), "served_name": "smollm2-135m", "kv_cache_gib": "1.0"}
             begun = time.perf_counter()
             await tab.tell({"do": "launch.consider", "preset": PRESET, "number": number, "fields": fields})
             await tab.wait_for(lambda frame, number=number: frame["type"] == "considered" and frame["number"] == number)
             times.append(time.perf_counter() - begun)
-        middle = sorted(times)[ROUNDS // 2]
-        assert middle <= ANSWER_WITHIN_S, f"median {middle * 1000:.0f} ms"
+    return sorted(times)[ROUNDS // 2]
 
 
 @pytest.mark.parametrize("language", ["en-US", "zh-CN"])
