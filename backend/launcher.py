@@ -155,7 +155,7 @@ class Launcher:
         guesser = preset.speculation.model if preset.speculation else None
         return plan(
             preset,
-            find_model(self._models, preset.model.name),
+            find_model(self._models, preset.adjusted(adjustments).model.name),
             tools=self._environments.tools(preset.engine, adjustments.environment),
             listen=listen,
             adjustments=adjustments,

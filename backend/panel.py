@@ -25,11 +25,13 @@ from backend.errors import LaunchError, StateFolderBusy
 from backend.fit.host_overheads import HostOverheads
 from backend.gpu.sampler import GpuSampler
 from backend.host import HostSampler
+from backend.known_models import KnownModels
 from backend.launch.plan import engine_key
 from backend.launch.shelf import PresetStore
 from backend.launcher import Launcher
 from backend.proposal import Proposals
 from backend.settings import Settings
+from backend.start_comparison import StartComparisons
 from backend.viewer import Role, Viewer, require
 
 log = logging.getLogger(__name__)
@@ -65,15 +67,17 @@ class Panel:
             engine_api_key=settings.engine_api_key,
             on_change=self.changes.notify,
         )
+        self.models = KnownModels(self.folder.models, hub=settings.hub_endpoint, on_change=self.changes.notify)
+        overheads = HostOverheads(self.folder.root / "overheads.json")
         self.proposals = Proposals(
             launcher=self.launcher,
             environments=self.environments,
-            models=self.folder.models,
+            models=self.models,
             cards=self.gpus.view,
             host=self.host.snapshot,
-            overheads=HostOverheads(self.folder.root / "overheads.json"),
-            on_change=self.changes.notify,
+            overheads=overheads,
         )
+        self.comparisons = StartComparisons(overheads, predict=self.proposals.prediction, on_change=self.changes.notify)
         self._database = Database(self.folder.database)
         self.chats = Chats(ChatStore(self._database), self, changes=self.changes)
         self._refreshing: asyncio.Task[None] | None = None
@@ -199,7 +203,7 @@ class Panel:
 
     def _engine_changed(self, engine: Engine) -> None:
         self.changes.notify()
-        self.proposals.note(engine)
+        self.comparisons.note(engine)
 
     def _environments_changed(self) -> None:
         """What can be started may have changed with them; several changes in a row are one refresh."""

@@ -3,43 +3,42 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from pydantic import SecretStr
 
-from backend.engine.engine import Engine
+from backend.engine.process import find_marked
 from backend.environment.environments import Environments
 from backend.errors import PanelError
-from backend.fit.comparison import Figure, compare, learn
 from backend.fit.cpu_features import read_cpu_features
-from backend.fit.engine_log import read_figures
 from backend.fit.estimate import FitEstimate, estimate
-from backend.fit.host_overheads import HostOverheads, StartComparison
+from backend.fit.host_overheads import HostOverheads
 from backend.fit.inverse import longest_context, most_sequences
 from backend.fit.launch_card import assumed_card, fullest_card, key_of
 from backend.fit.learned_overhead import LearnedOverhead
-from backend.fit.model_facts import ModelFacts, read_model_facts
+from backend.fit.model_facts import ModelFacts
 from backend.fit.preset_wish import wish_of_preset
 from backend.fit.wish import CardMemory, FitWish
 from backend.gpu.snapshot import GpuSnapshot, GpuView
 from backend.host import HostSnapshot
+from backend.known_models import KnownModels
 from backend.launch.adjustments import Adjustments
 from backend.launch.engine_kind import EngineKind
 from backend.launch.engine_tools import EngineTools
-from backend.launch.models import LocalModel, find_model
+from backend.launch.models import LocalModel
 from backend.launch.plan import GpuChoice, LaunchSpec
-from backend.launch.preset import DFLASH2, Preset
+from backend.launch.preset import DFLASH2, ModelSource, Preset
 from backend.launcher import Launcher
 from backend.preflight.collect import Surroundings, collect
 from backend.preflight.examine import examine
 from backend.preflight.finding import Finding
 from backend.reading import Missing
+from backend.start_comparison import Prediction
 
 log = logging.getLogger(__name__)
 
-KEPT_FACTS = 32
+MARKS_KEPT_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -67,18 +66,17 @@ class Proposal:
 
 
 class Proposals:
-    """Makes proposals, and learns from what became of them. Keeps the facts of models it has read."""
+    """Makes proposals out of what the panel knows now."""
 
     def __init__(
         self,
         *,
         launcher: Launcher,
         environments: Environments,
-        models: Path,
+        models: KnownModels,
         cards: Callable[[], GpuView],
         host: Callable[[], HostSnapshot | None],
         overheads: HostOverheads,
-        on_change: Callable[[], None],
     ) -> None:
         self._launcher = launcher
         self._environments = environments
@@ -86,11 +84,8 @@ class Proposals:
         self._cards = cards
         self._host = host
         self._overheads = overheads
-        self._on_change = on_change
         self._cpu = read_cpu_features()
-        self._facts: dict[tuple[str, float], ModelFacts] = {}
-        self._compared: set[tuple[str, int]] = set()
-        self._comparing: set[asyncio.Task[None]] = set()
+        self._marked: tuple[float, Mapping[int, str]] = (float("-inf"), {})  # engines by process, and when looked
 
     async def consider(
         self,
@@ -107,6 +102,10 @@ class Proposals:
             PanelError: there is no such preset, or a changed value cannot be.
         """
         preset = self._launcher.shelf.by_name(name)
+        adjusted = preset.adjusted(adjustments)
+        known = await asyncio.to_thread(self._models.find, adjusted.model.name)
+        if known is None:
+            self._models.ask(adjusted.model)
         surroundings = Surroundings(
             self._cards(),
             self._host(),
@@ -115,9 +114,18 @@ class Proposals:
             api_key,
             served_names=self._launcher.served_names(besides=name),
         )
-        return await asyncio.to_thread(self._consider, preset, adjustments, port, surroundings)
+        return await asyncio.to_thread(self._consider, preset, adjustments, port, surroundings, known)
 
-    def _consider(self, preset: Preset, adjustments: Adjustments, port: int, surroundings: Surroundings) -> Proposal:
+    def _consider(
+        self,
+        preset: Preset,
+        adjustments: Adjustments,
+        port: int,
+        surroundings: Surroundings,
+        known: LocalModel | None,
+    ) -> Proposal:
+        if surroundings.cards.cards:
+            surroundings = replace(surroundings, engine_pids=self._engine_pids())
         adjusted = preset.adjusted(adjustments)
         spec, refusal = None, ""
         chosen: tuple[GpuChoice, ...] = ()
@@ -133,7 +141,7 @@ class Proposals:
         situation = collect(
             adjusted,
             tools=tools,
-            model=self._model(adjusted),
+            model=known,
             facts=self._known_facts(adjusted),
             chosen=tuple(choice.uuid for choice in chosen),
             adjustments=adjustments,
@@ -155,18 +163,18 @@ class Proposals:
         except PanelError:
             return EngineTools(kind=preset.engine)
 
-    def _model(self, preset: Preset) -> LocalModel | None:
-        try:
-            return find_model(self._models, preset.model.name)
-        except PanelError:
-            return None
+    def _engine_pids(self) -> Mapping[int, str]:
+        """Our own engines by process, so that none is taken for a stranger on a card. A walk of /proc, now and then."""
+        looked_at, pids = self._marked
+        now = time.monotonic()
+        if now - looked_at > MARKS_KEPT_S:
+            pids = {process.pid: marker.partition("/")[0] for process, marker in find_marked("").items()}
+            self._marked = (now, pids)
+        return pids
 
     def _fit(self, preset: Preset, tools: EngineTools, chosen: Sequence[GpuChoice], surroundings: Surroundings) -> Fit:
-        model = self._model(preset)
-        if model is None:
-            return Fit(gap=f"the model {preset.model.name} is not on this machine")
         try:
-            facts = self._read_facts(model)
+            facts = self._models.facts(preset.model)
             card, assumed = self._card(preset, tools, chosen, surroundings)
             if card is None:
                 return Fit(gap="no card's memory can be read, and the preset names no card")
@@ -178,7 +186,7 @@ class Proposals:
 
     def _wish(self, preset: Preset, tools: EngineTools) -> FitWish:
         guesser = preset.speculation.model if preset.speculation else None
-        draft = self._read_facts(find_model(self._models, guesser)) if guesser else None
+        draft = self._models.facts(ModelSource(name=guesser)) if guesser else None
         return wish_of_preset(preset, version=tools.vllm, draft=draft, cpu=self._cpu)
 
     def _card(
@@ -207,73 +215,25 @@ class Proposals:
         return self._overheads.learned(key_of(preset, tools, cards[0].name if cards else ""))
 
     def _known_facts(self, preset: Preset) -> ModelFacts | None:
-        model = self._model(preset)
         try:
-            return self._read_facts(model) if model else None
+            return self._models.facts(preset.model)
         except PanelError:
             return None
 
-    def _read_facts(self, model: LocalModel) -> ModelFacts:
-        """The model's facts, read once for each state of its config."""
-        config = model.folder / "config.json"
-        key = (str(model.folder), config.stat().st_mtime if config.exists() else 0.0)
-        if key not in self._facts:
-            while len(self._facts) >= KEPT_FACTS:
-                del self._facts[next(iter(self._facts))]
-            self._facts[key] = read_model_facts(model.folder)
-        return self._facts[key]
-
     # afterwards
 
-    def note(self, engine: Engine) -> None:
-        """Hold a run that has become ready against its prediction, once. Called at each change of an engine."""
-        run = engine.status.run
-        if engine.status.ready_at is None or engine.spec is None or run is None:
-            return
-        key = (engine.engine_id, run)
-        if key in self._compared or self._overheads.comparison(*key) is not None:
-            return
-        self._compared.add(key)
-        task = asyncio.create_task(self._compare(engine, engine.spec, run))
-        self._comparing.add(task)
-        task.add_done_callback(self._comparing.discard)
+    def prediction(self, spec: LaunchSpec) -> Prediction | None:
+        """What is expected of a start with this command; None where nothing can be. Reads folders.
 
-    def comparison(self, engine: Engine) -> StartComparison | None:
-        """How the engine's current run compared with its prediction."""
-        return self._overheads.comparison(engine.engine_id, engine.status.run)
-
-    async def _compare(self, engine: Engine, spec: LaunchSpec, run: int) -> None:
-        try:
-            await asyncio.to_thread(self._compare_now, engine, spec, run)
-        except PanelError as err:
-            log.info("the start of engine %s is not compared: %s", engine.engine_id, err)
-        self._on_change()
-
-    def _compare_now(self, engine: Engine, spec: LaunchSpec, run: int) -> None:
+        Raises:
+            PanelError: its preset is no longer there.
+        """
         preset = self._launcher.shelf.by_name(spec.preset).adjusted(spec.adjustments)
         tools = self._tools(preset, replace(spec.adjustments, environment=spec.environment or None))
         surroundings = Surroundings(self._cards(), self._host(), (), "", None)
-        chosen = tuple(GpuChoice(uuid) for uuid in spec.gpus)
-        predicted = self._fit(preset, tools, chosen, surroundings).estimate
-        if predicted is None:
-            return
-        text = b"".join(engine.run_log(run)).decode("utf-8", errors="replace")
-        found = compare(predicted, read_figures(text.splitlines()))
-        tokens = found.of(Figure.KV_TOKENS)
+        found = self._fit(preset, tools, tuple(GpuChoice(uuid) for uuid in spec.gpus), surroundings).estimate
         name = "host" if preset.engine is EngineKind.CPU else _name_of(surroundings.cards, spec.gpus)
-        key = key_of(preset, tools, name)
-        self._overheads.keep(
-            key,
-            learn(self._overheads.learned(key), found),
-            StartComparison(
-                engine=engine.engine_id,
-                run=run,
-                at=time.time(),
-                predicted_tokens=tokens.predicted if tokens else None,
-                logged_tokens=tokens.logged if tokens else None,
-                overhead_difference_bytes=found.overhead_difference_bytes,
-            ),
-        )
+        return None if found is None else Prediction(found, key_of(preset, tools, name))
 
 
 def _image_of(preset: Preset, tools: EngineTools) -> str | None:

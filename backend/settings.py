@@ -52,6 +52,9 @@ class Settings(BaseSettings):
     engine_api_key: SecretStr | None = Field(
         default=None, description="Key that engines ask of their clients; better kept in secrets.json than in argv"
     )
+    hub_endpoint: str = Field(
+        default="https://huggingface.co", description="Hugging Face, or a mirror of it, asked for sizes of models"
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="The panel's own log")
 
     @field_validator("host")
@@ -63,6 +66,13 @@ class Settings(BaseSettings):
                 "start programs on this machine. Use 127.0.0.1 and an SSH tunnel: ssh -L 7860:127.0.0.1:7860 THIS-HOST"
             )
         return host
+
+    @field_validator("hub_endpoint")
+    @classmethod
+    def _web_address(cls, address: str) -> str:
+        if not address.startswith(("https://", "http://")) or "@" in address:
+            raise ValueError(f"hub endpoint {address!r} must begin with https:// or http:// and hold no password")
+        return address
 
     @field_validator("root_path")
     @classmethod

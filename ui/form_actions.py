@@ -1,5 +1,6 @@
 """What a page may do with the launch form: open it, consider what was typed, launch it."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -7,6 +8,7 @@ from markupsafe import Markup
 from pydantic import SecretStr
 
 from backend.errors import LaunchError, PanelError
+from backend.gpu.snapshot import GpuCard
 from backend.launch.adjustments import Adjustments
 from backend.launch.engine_kind import EngineKind
 from backend.launch.preset import Preset
@@ -20,7 +22,7 @@ from ui.launch_form import FormError, read_form, shown_values
 from ui.render_engine import render_snippet
 from ui.render_findings import render_findings
 from ui.render_fit import render_fit
-from ui.render_launch_form import render_form_buttons, render_launch_form
+from ui.render_launch_form import card_slots, render_form_buttons, render_launch_form
 from ui.strings import Language, text
 
 NOTHING_CHANGED = Adjustments()
@@ -37,9 +39,10 @@ async def open_form(panel: Panel, viewer: Viewer, message: Mapping[str, Any]) ->
         views=panel.environments.views,
         offers=panel.environments.recipes(),
         cards=panel.gpus.view().cards,
+        models=await asyncio.to_thread(panel.models.names),
     )
     proposal = await _proposal(panel, viewer, preset, NOTHING_CHANGED, None)
-    return [dialog_frame(html, wide=True), _considered(proposal, 0, language)]
+    return [dialog_frame(html, wide=True), _considered(proposal, 0, language, panel.gpus.view().cards)]
 
 
 async def consider(panel: Panel, viewer: Viewer, message: Mapping[str, Any]) -> Frames:
@@ -49,7 +52,7 @@ async def consider(panel: Panel, viewer: Viewer, message: Mapping[str, Any]) -> 
     turn = number if isinstance(number, int) else 0
     try:
         preset = panel.launcher.shelf.by_name(str(message.get("preset", "")))
-        adjustments = read_form(preset, _fields(message), before=NOTHING_CHANGED)
+        adjustments = read_form(preset, _fields(message))
         proposal = await _proposal(panel, viewer, preset, adjustments, _key(message))
     except PanelError as err:
         slots = {
@@ -57,13 +60,13 @@ async def consider(panel: Panel, viewer: Viewer, message: Mapping[str, Any]) -> 
             "form/buttons": render_form_buttons(True, True, language),
         }
         return [{"type": "considered", "number": turn, "slots": slots}]
-    return [_considered(proposal, turn, language)]
+    return [_considered(proposal, turn, language, panel.gpus.view().cards)]
 
 
 async def start(panel: Panel, viewer: Viewer, message: Mapping[str, Any]) -> Frames:
     preset = panel.launcher.shelf.by_name(str(message.get("preset", "")))
     try:
-        adjustments = read_form(preset, _fields(message), before=NOTHING_CHANGED)
+        adjustments = read_form(preset, _fields(message))
     except FormError as err:
         raise LaunchError(err.in_language(language_of_message(message))) from err
     await panel.launcher.start(viewer, preset.name, adjustments, api_key=_key(message))
@@ -84,12 +87,15 @@ def _refusal(err: PanelError, language: Language) -> str:
     return err.in_language(language) if isinstance(err, FormError) else str(err)
 
 
-def _considered(proposal: Proposal, number: int, language: Language) -> dict[str, Any]:
+def _considered(proposal: Proposal, number: int, language: Language, cards: Sequence[GpuCard]) -> dict[str, Any]:
     is_host = proposal.preset.engine is EngineKind.CPU
     has_errors = any(finding.severity is Severity.ERROR for finding in proposal.findings)
     slots = {
         "form/fit": render_fit(proposal.fit, language, is_host=is_host),
-        "form/findings": render_findings(proposal.findings, proposal.refusal, language),
+        "form/findings": render_findings(
+            proposal.findings, proposal.refusal, language, dropped=proposal.adjustments.dropped_flags
+        ),
+        **card_slots(cards, language),
         "form/buttons": render_form_buttons(proposal.spec is None, has_errors, language),
         "form/command": _command(previews(proposal.spec, image=proposal.image) if proposal.spec else (), language),
     }

@@ -57,6 +57,7 @@ class FormField:
 
 
 FIELDS = (
+    FormField("model", FieldKind.TEXT, basic=True),
     FormField("context", FieldKind.WHOLE, basic=True, least=64, most=16_777_216, step=1),
     FormField("max_sequences", FieldKind.WHOLE, basic=True, least=1, most=8192, step=1),
     FormField("memory_utilization", FieldKind.NUMBER, basic=True, engines=WITH_CARDS, least=0.05, most=1, step=0.01),
@@ -92,6 +93,8 @@ def fields_for(preset: Preset) -> tuple[FormField, ...]:
 
 def preset_value(preset: Preset, name: str) -> str:
     """What a field holds where nothing is changed, as text; "" where the preset leaves it to the engine."""
+    if name == "model":
+        return preset.model.name
     if name == "speculation":
         return preset.speculation.method if preset.speculation else NO_SPECULATION
     if name == "speculation_tokens":
@@ -112,8 +115,8 @@ def shown_values(preset: Preset, adjustments: Adjustments) -> dict[str, str]:
     return values
 
 
-def read_form(preset: Preset, fields: Mapping[str, Any], *, before: Adjustments) -> Adjustments:
-    """What the typed values change about the preset. `before`: what a form has no field for is kept from it.
+def read_form(preset: Preset, fields: Mapping[str, Any]) -> Adjustments:
+    """What the typed values change about the preset. A flag that a finding's button dropped stands in a hidden field.
 
     Raises:
         LaunchError: names the field, the value and what is wrong with it.
@@ -144,7 +147,7 @@ def read_form(preset: Preset, fields: Mapping[str, Any], *, before: Adjustments)
         cards=cards,
         host=host or None,
         port=_port(str(fields.get("port", "")).strip()),
-        dropped_flags=before.dropped_flags,
+        dropped_flags=tuple(flag for flag in str(fields.get("dropped", "")).split(",") if flag.strip()),
     )
 
 

@@ -58,7 +58,7 @@ class FleetFeed:
         engine_id, last = engine.engine_id, engine.log.last_lines(1)
         title = engine_title(engine, self._panel.launcher.shelf, language)
         care = self._panel.fleet.care(engine_id)
-        comparison = self._panel.proposals.comparison(engine)
+        comparison = self._panel.comparisons.of(engine)
         return [
             *self._slots.slot(f"engine/{engine_id}", render_engine_head(engine, title, language)),
             *self._slots.slot(

@@ -28,15 +28,20 @@ FIELD_OF = {
     FixKind.KV_OFFLOAD_GIB: "kv_offload_gib",
     FixKind.PREFIX_CACHING: "prefix_caching",
     FixKind.HOST: "host",
+    FixKind.CARDS: "cards",
+    FixKind.ENVIRONMENT: "environment",
+    FixKind.DROP_FLAG: "dropped",
 }
 _TYPED = {FixKind.EAGER: "on", FixKind.PREFIX_CACHING: "on", FixKind.HOST: ""}  # what the field itself says
 _COLOURS = {Severity.ERROR: "failed", Severity.WARNING: "starting", Severity.HINT: "stopped"}
 
 
-def render_findings(findings: Sequence[Finding], refusal: str, language: Language) -> str:
-    """The list, or that there is nothing; what planning itself refuses comes first."""
+def render_findings(
+    findings: Sequence[Finding], refusal: str, language: Language, *, dropped: Sequence[str] = ()
+) -> str:
+    """The list, or that there is nothing; what planning itself refuses comes first. `dropped`: flags left out already."""
     items = [_refusal(refusal, language)] if refusal else []
-    items += [_finding(finding, language) for finding in findings]
+    items += [_finding(finding, language, dropped) for finding in findings]
     if not items:
         items = [Markup('<p class="vp-muted">{}</p>').format(text("form.no_findings", language))]
     return Markup("<h2>{}</h2>{}").format(text("form.findings", language), Markup("").join(items))
@@ -48,9 +53,9 @@ def _refusal(words: str, language: Language) -> Markup:
     )
 
 
-def _finding(finding: Finding, language: Language) -> Markup:
+def _finding(finding: Finding, language: Language, dropped: Sequence[str]) -> Markup:
     words = in_words(finding, language)
-    buttons = [_button(fix, language) for fix in finding.fixes if fix.kind in FIELD_OF]
+    buttons = [_button(fix, language, dropped) for fix in finding.fixes if fix.kind in FIELD_OF]
     return Markup(
         '<div class="vp-finding is-{colour}" data-finding="{rule}" data-severity="{severity}"><p>{icon} <b>{word}</b> {what}</p>'
         "{do}{buttons}</div>"
@@ -66,9 +71,11 @@ def _finding(finding: Finding, language: Language) -> Markup:
     )
 
 
-def _button(fix: Fix, language: Language) -> Markup:
+def _button(fix: Fix, language: Language, dropped: Sequence[str]) -> Markup:
     """Changes a field of the form, which is then considered anew."""
     value = _TYPED.get(fix.kind, fix.value)
+    if fix.kind is FixKind.DROP_FLAG:
+        value = ",".join((*dropped, fix.value))
     return Markup(
         '<button type="button" class="vp-button is-small" data-do="form.set" data-field="{}" data-value="{}">{}</button>'
     ).format(FIELD_OF[fix.kind], value, text(f"set.{fix.kind.value}", language, value=fix.value))

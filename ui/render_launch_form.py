@@ -16,6 +16,7 @@ from ui.render_forms import dialog
 from ui.strings import Language, text
 
 GIB = 1024**3
+MODEL_LIST = "vp-models"
 
 
 def render_launch_form(
@@ -26,6 +27,7 @@ def render_launch_form(
     views: Sequence[EnvironmentView],
     offers: Sequence[RecipeOffer],
     cards: Sequence[GpuCard],
+    models: Sequence[str],
 ) -> str:
     """The whole dialog. What the values come to is filled in by the panel, now and at each change."""
     known = fields_for(preset)
@@ -35,7 +37,8 @@ def render_launch_form(
     body = Markup(
         '<form class="vp-launch-form" data-form="launch.start" data-live="launch.consider" data-preset="{name}"'
         ' autocomplete="off"><div class="vp-form-fields"><div class="vp-fields">{chooser}{basic}</div>{cards}'
-        '<details class="vp-fold" data-more><summary>{all}</summary><div class="vp-fields">{more}</div></details></div>'
+        '<details class="vp-fold" data-more><summary>{all}</summary><div class="vp-fields">{more}</div></details>{models}'
+        '<input type="hidden" name="dropped" value=""></div>'
         '<div class="vp-form-result"><section data-slot="form/fit"></section><section data-slot="form/findings"></section>'
         '<section data-slot="form/command"></section></div><div class="vp-form-foot"><div class="vp-form-error" role="alert">'
         '</div><div class="vp-row vp-actions" data-slot="form/buttons"></div></div></form>'
@@ -46,6 +49,7 @@ def render_launch_form(
         cards=_cards(preset, cards, language),
         all=text("form.all", language),
         more=Markup("").join(more),
+        models=_model_names(models),
     )
     title = text("form.title", language, title=preset.title.in_language(language))
     return dialog(title, body, language)
@@ -57,6 +61,12 @@ def render_form_buttons(refused: bool, has_errors: bool, language: Language) -> 
     return Markup('<button type="submit" class="vp-button{}"{}>{}</button>').format(
         "" if has_errors else " is-primary", Markup(" disabled") if refused else "", words
     )
+
+
+def _model_names(models: Sequence[str]) -> Markup:
+    """What the model's field proposes: the models on this machine."""
+    options = Markup("").join(Markup('<option value="{}"></option>').format(name) for name in models)
+    return Markup('<datalist id="{}">{}</datalist>').format(MODEL_LIST, options)
 
 
 def _field(field: FormField, value: str, language: Language) -> Markup:
@@ -79,7 +89,10 @@ def _control(field: FormField, value: str, language: Language) -> Markup:
         case FieldKind.SECRET:
             return Markup('<input type="password" name="{}" autocomplete="new-password">').format(field.name)
         case FieldKind.TEXT:
-            return Markup('<input type="text" name="{}" value="{}" spellcheck="false">').format(field.name, value)
+            proposals = Markup(' list="{}"').format(MODEL_LIST) if field.name == "model" else ""
+            return Markup('<input type="text" name="{}" value="{}" spellcheck="false"{}>').format(
+                field.name, value, proposals
+            )
         case FieldKind.CHOICE | FieldKind.SWITCH:
             return _select(field, value, language)
         case _:
@@ -147,10 +160,21 @@ def _card(card: GpuCard, language: Language) -> Markup:
         return Markup('<label class="vp-check"><input type="checkbox" disabled> {} <b>{}</b></label>').format(
             name, text(f"card.{card.state.value}", language)
         )
-    used, total = snapshot.memory_used_bytes, snapshot.memory_total_bytes
-    free = text("bar.unknown", language)
-    if not isinstance(used, Missing) and not isinstance(total, Missing):
-        free = text("field.card_free", language, free=f"{(total - used) / GIB:.1f}", total=f"{total / GIB:.1f}")
     return Markup(
-        '<label class="vp-check" title="{uuid}"><input type="checkbox" name="card/{uuid}"> GPU {index} {name}: {free}</label>'
-    ).format(uuid=snapshot.uuid, index=snapshot.index, name=snapshot.name, free=free)
+        '<label class="vp-check" title="{uuid}"><input type="checkbox" name="card/{uuid}"> GPU {index} {name}: '
+        '<span data-slot="form/card/{uuid}"></span></label>'
+    ).format(uuid=snapshot.uuid, index=snapshot.index, name=snapshot.name)
+
+
+def card_slots(cards: Sequence[GpuCard], language: Language) -> dict[str, str]:
+    """What is free on each card now, by the slot that shows it."""
+    slots: dict[str, str] = {}
+    for snapshot in (card.snapshot for card in cards):
+        if snapshot is None:
+            continue
+        used, total = snapshot.memory_used_bytes, snapshot.memory_total_bytes
+        free = text("bar.unknown", language)
+        if not isinstance(used, Missing) and not isinstance(total, Missing):
+            free = text("field.card_free", language, free=f"{(total - used) / GIB:.1f}", total=f"{total / GIB:.1f}")
+        slots[f"form/card/{snapshot.uuid}"] = Markup("{}").format(free)
+    return slots

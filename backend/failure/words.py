@@ -59,12 +59,12 @@ _FORMATTER = _ValueFormatter()
 WORDS: Mapping[str, Words] = {
     # the model's files
     "wrong_path": Words(
-        "There is no model folder at {path}.",
-        "模型文件夹 {path} 不存在。",
+        "There is no folder {path}.",
+        "文件夹 {path} 不存在。",
         "The path is mistyped, or the folder was moved or removed. vLLM then takes the path for the name of a repository.",
         "路径写错了，或者文件夹已被移动、删除。vLLM 找不到文件夹时会把路径当成仓库名。",
-        "Check the model's folder, or download the model again.",
-        "请检查模型所在的文件夹，或重新下载模型。",
+        "Check the path; if it is the model's, download the model again.",
+        "请检查路径；如果是模型文件夹，请重新下载模型。",
     ),
     "not_in_cache": Words(
         "The model is not on this machine, and downloading is switched off.",

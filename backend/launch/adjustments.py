@@ -11,7 +11,18 @@ NO_SPECULATION = "off"
 Flag = bool | int | float | str | tuple[str, ...]
 
 _NOT_KEYS = frozenset(
-    ("environment", "cards", "host", "port", "dropped_flags", "flags", "env", "speculation", "speculation_tokens")
+    (
+        "model",
+        "environment",
+        "cards",
+        "host",
+        "port",
+        "dropped_flags",
+        "flags",
+        "env",
+        "speculation",
+        "speculation_tokens",
+    )
 )
 _FIELDS = {
     FixKind.CONTEXT: ("context", int),
@@ -35,6 +46,7 @@ _FIELDS = {
 class Adjustments:
     """Changes for one launch; None is the preset's own value. Bounds are checked where they meet the preset."""
 
+    model: str | None = None  # one on this machine by its name, or owner/name on the hub
     context: int | None = None  # tokens
     memory_utilization: float | None = None  # share of each card's memory
     max_sequences: int | None = None

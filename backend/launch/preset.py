@@ -335,6 +335,8 @@ class Preset(_Strict):
         kept = {name: value for name, value in self.flags.items() if _plain(name) not in dropped}
         changes["flags"] = {**kept, **adjustments.flags}
         changes["env"] = {**self.env, **adjustments.env}
+        if adjustments.model is not None and adjustments.model != self.model.name:
+            changes["model"] = _named_model(adjustments.model)
         if adjustments.speculation is not None or adjustments.speculation_tokens is not None:
             changes["speculation"] = self._other_speculation(adjustments)
         values = {name: getattr(self, name) for name in Preset.model_fields}
@@ -355,6 +357,12 @@ class Preset(_Strict):
         if own is not None and own.method == method:
             return {**own.model_dump(), "tokens": tokens}
         return {"method": method, "tokens": tokens}
+
+
+def _named_model(name: str) -> dict[str, Any]:
+    """A model as a person names it: owner/name is a repository, whose folder would be called like its last part."""
+    owner, is_repository, last = name.partition("/")
+    return {"name": last, "huggingface": {"repo": name}} if owner and is_repository and last else {"name": name}
 
 
 def _plain(flag: str) -> str:

@@ -100,13 +100,23 @@
   document.addEventListener("keydown", (event) => { // Enter in a field of such a form starts nothing: its button does
     if (event.key === "Enter" && event.target.matches?.("[data-live] input")) event.preventDefault();
   });
+  function tickCards(form, uuids) {
+    for (const box of form.querySelectorAll('[name^="card/"]')) box.checked = uuids.includes(box.name.slice(5));
+    consider(form);
+  }
   document.addEventListener("input", (event) => { const form = event.target.closest("[data-live]"); if (form) consider(form); });
+  // What others use of a card changes without us, and a hub takes its time to answer.
+  setInterval(() => { const form = dialog?.querySelector("[data-live]"); if (form && !document.hidden) consider(form); }, 4000);
   document.addEventListener("click", (event) => { // a finding's button changes a field, and shows it
     const button = event.target.closest('[data-do="form.set"]');
-    const input = button?.closest("form")?.elements[button.dataset.field];
+    const { field, value } = button?.dataset ?? {};
+    const form = button?.closest("form");
+    if (form && field === "cards") return void tickCards(form, value.split(","));
+    const input = form?.elements[field];
     if (!input) return;
     input.closest("[data-more]")?.setAttribute("open", "");
-    input.value = button.dataset.value;
+    if (input.options && ![...input.options].some((option) => option.value === value)) input.add(new Option(value, value));
+    input.value = value;
     input.dispatchEvent(new Event("input", { bubbles: true }));
     input.focus();
   });

@@ -46,6 +46,11 @@ WORDS: dict[str, tuple[str, str]] = {
         "不勾选时，面板选用空闲显存最多的显卡。",
     ),
     "field.card_free": ("{free} of {total} GiB free", "空闲 {free}/{total} GiB"),
+    "field.model": ("Model", "模型"),
+    "field.model_cost": (
+        "One on this machine, or owner/name on the hub to see whether it would fit.",
+        "本机上的模型；也可填写模型站上的 owner/name，先看是否放得下。",
+    ),
     "field.context": ("Context (tokens)", "上下文（token）"),
     "field.context_cost": (
         "Prompt and answer together. Each token takes KV cache; more leaves fewer chats at once.",

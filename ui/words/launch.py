@@ -108,6 +108,9 @@ WORDS: dict[str, tuple[str, str]] = {
     "set.kv_offload_gib": ("Keep {value} GiB of KV cache in RAM", "将 {value} GiB KV 缓存放入内存"),
     "set.prefix_caching": ("Turn prefix caching on", "开启前缀缓存"),
     "set.host": ("This machine only", "仅本机"),
+    "set.cards": ("Use other cards", "换用其他显卡"),
+    "set.environment": ("Use the environment {value}", "改用运行环境 {value}"),
+    "set.drop_flag": ("Leave --{value} out", "去掉 --{value}"),
     "set.eager": ("Without graphs and compilation", "关闭图捕获和编译"),
     # how a stop goes on: one for each StopPhase
     "stop.ending": ("Ending its processes", "正在结束进程"),
