@@ -46,8 +46,8 @@ _FIELDS = {
 class Adjustments:
     """Changes for one launch; None is the preset's own value. Bounds are checked where they meet the preset."""
 
-    model: str | None = None  # one on this machine by its name, or owner/name on the hub
     context: int | None = None  # tokens
+    model: str | None = None  # one on this machine by its name, or owner/name on the hub
     memory_utilization: float | None = None  # share of each card's memory
     max_sequences: int | None = None
     max_batched_tokens: int | None = None
