@@ -85,7 +85,7 @@ def living_in(folder: Path) -> list[int]:
             command = path.read_bytes()
         except OSError:
             continue
-        if str(folder).encode() in command and b"pytest" not in command:
+        if str(folder).encode() in command and b"\0pytest\0" not in command:
             found.append(int(path.parent.name))
     return found
 
