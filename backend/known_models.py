@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from enum import StrEnum
 from pathlib import Path
 
 import httpx
@@ -20,6 +21,22 @@ log = logging.getLogger(__name__)
 KEPT = 32
 ASK_AGAIN_S = 60.0  # after a hub did not answer
 LIMITS = RemoteLimits(deadline_s=30.0, tries=2)
+
+
+class Gap(StrEnum):
+    """Why nothing is known of a model."""
+
+    ABSENT = "absent"  # not on this machine, and no hub is named
+    ASKING = "asking"  # its hub is being asked
+    VAIN = "vain"  # its hub was asked in vain
+
+
+class ModelUnknown(ModelFactsError):
+    """Nothing is known of a model yet; `gap` tells why, for the page to say in its language."""
+
+    def __init__(self, gap: Gap, message: str) -> None:
+        super().__init__(message)
+        self.gap = gap
 
 
 class KnownModels:
@@ -56,16 +73,16 @@ class KnownModels:
             return self._of_folder(local)
         repository = source.huggingface
         if repository is None:
-            raise ModelFactsError(f"The model {source.name} is not on this machine.")
+            raise ModelUnknown(Gap.ABSENT, f"The model {source.name} is not on this machine.")
         known = self._remote.get(repository)
         if known is not None:
             return known
         _, words = self._gaps.get(repository, (0.0, ""))
         if words and repository not in self._asking:
-            raise ModelFactsError(
-                f"The model {source.name} is not on this machine, and its hub was asked in vain: {words}"
+            raise ModelUnknown(
+                Gap.VAIN, f"The model {source.name} is not on this machine, and its hub was asked in vain: {words}"
             )
-        raise ModelFactsError(f"The model {source.name} is not on this machine; its hub is being asked.")
+        raise ModelUnknown(Gap.ASKING, f"The model {source.name} is not on this machine; its hub is being asked.")
 
     def ask(self, source: ModelSource) -> None:
         """Begin to ask the hub for a model that is not here. Needs the event loop; on_change tells when it answered."""

@@ -22,7 +22,7 @@ from backend.fit.preset_wish import wish_of_preset
 from backend.fit.wish import CardMemory, FitWish
 from backend.gpu.snapshot import GpuSnapshot, GpuView
 from backend.host import HostSnapshot
-from backend.known_models import KnownModels
+from backend.known_models import Gap, KnownModels, ModelUnknown
 from backend.launch.adjustments import Adjustments
 from backend.launch.engine_kind import EngineKind
 from backend.launch.engine_tools import EngineTools
@@ -46,7 +46,8 @@ class Fit:
     """The estimate for one launch, or why there is none."""
 
     estimate: FitEstimate | None = None
-    gap: str = ""  # why there is none, in one sentence
+    gap: str = ""  # why there is none, in one English sentence
+    model_gap: Gap | None = None  # the same as a key, where nothing is known of the model
     assumed_card: str = ""  # no card could be read: the sum is for an empty one of this name
     longest_context: int | None = None  # tokens
     most_sequences: int | None = None
@@ -182,7 +183,7 @@ class Proposals:
             found = estimate(facts, wish, card)
             return Fit(found, "", assumed, longest_context(facts, wish, card), most_sequences(facts, wish, card))
         except PanelError as err:
-            return Fit(gap=str(err))
+            return Fit(gap=str(err), model_gap=err.gap if isinstance(err, ModelUnknown) else None)
 
     def _wish(self, preset: Preset, tools: EngineTools) -> FitWish:
         guesser = preset.speculation.model if preset.speculation else None

@@ -18,7 +18,7 @@ def render_fit(fit: Fit, language: Language, *, is_host: bool) -> str:
     head = Markup("<h2>{}</h2>").format(text("fit.title", language))
     found = fit.estimate
     if found is None:
-        return head + Markup('<p class="vp-muted">{}</p>').format(text("fit.unknown", language, reason=fit.gap))
+        return head + Markup('<p class="vp-muted" title="{}">{}</p>').format(fit.gap, _gap(fit, language))
     colour = _COLOURS.get(found.verdict, "failed")
     lines = [
         Markup('<p class="vp-state is-{}" data-verdict="{}">{} {}</p>').format(
@@ -42,6 +42,12 @@ def render_fit(fit: Fit, language: Language, *, is_host: bool) -> str:
     if fit.assumed_card:
         lines.append(Markup('<p class="vp-muted">{}</p>').format(text("fit.no_card", language, card=fit.assumed_card)))
     return head + Markup("").join(lines)
+
+
+def _gap(fit: Fit, language: Language) -> str:
+    if fit.model_gap is not None:
+        return text(f"fit.gap_{fit.model_gap.value}", language)
+    return text("fit.unknown", language, reason=fit.gap)
 
 
 def _bar(found: FitEstimate, language: Language) -> Markup:

@@ -211,6 +211,7 @@ _FIXES: dict[str, Callable[[Values, LaunchContext], tuple[Fix, ...]]] = {
     "no_compiler": _no_compiler,
     "no_kernel_image": _v100,
     "gpu_memory_taken": _memory_taken,
+    "gpu_memory_changed": _RETRY,
     "oom_load": _oom_load,
     "oom_profiling": _oom_profiling,
     "oom_prefill": _oom_prefill,

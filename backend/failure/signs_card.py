@@ -22,6 +22,11 @@ CARD_SIGNS = (
         r"desired GPU memory utilization \((?P<utilization>[\d.]+)",
     ),
     Sign(
+        "gpu_memory_changed",
+        r"^Error in memory profiling\. Initial free memory (?P<before>[\d.]+) GiB, current free memory (?P<after>[\d.]+) GiB",
+        types=("AssertionError",),
+    ),
+    Sign(
         "oom_profiling",
         r"^CUDA out of memory occurred when warming up (?:sampler|pooler) with (?P<sequences>\d+) ",
     ),
@@ -126,6 +131,13 @@ CARD_SIGNS = (
         Place.NATIVE,
     ),
     Sign("too_few_gpus", r"^CUDA error: invalid device ordinal", types=_CUDA_ERROR),
+    Sign("too_few_gpus", r"^DP adjusted local rank [1-9]\d{0,4} is out of bounds", types=("AssertionError",)),
+    Sign(  # CUDA_VISIBLE_DEVICES names a card that is not there
+        "too_few_gpus",
+        r"^Invalid Argument",
+        types=("NVMLError_InvalidArgument",),
+        within="nvmlDeviceGetHandleByIndex",
+    ),
     Sign(
         "no_gpu",
         r"^(?:docker: )?Error response from daemon: could not select device driver \".{0,40}?\" with capabilities: \[\[gpu",
@@ -133,6 +145,7 @@ CARD_SIGNS = (
     ),
     Sign("no_gpu", r"nvidia-container-cli: initialization error: nvml error: driver not loaded", Place.NATIVE),
     Sign("no_gpu", r"^No CUDA GPUs are available", types=("RuntimeError",)),
+    Sign("no_gpu", r"^DP adjusted local rank 0 is out of bounds", types=("AssertionError",)),
     Sign("no_gpu", r"^Found no NVIDIA driver on your system", types=("RuntimeError",)),
     Sign("no_gpu", r"^CUDA error: no CUDA-capable device is detected", types=_CUDA_ERROR),
     Sign("no_gpu", r"^Failed to infer device type", types=("RuntimeError",)),

@@ -12,6 +12,7 @@ from backend.environment.views import AttachedState, InstallState
 from backend.failure.failure import FixKind
 from backend.fit.estimate import SegmentKind, Verdict
 from backend.gpu.snapshot import DriverGap, GpuCardState
+from backend.known_models import Gap
 from backend.launch.engine_kind import EngineKind
 from backend.preflight.finding import Severity
 from backend.preview.previews import PreviewKind
@@ -45,6 +46,7 @@ COMPUTED = {
     *(f"set.{kind}" for kind in FIELD_OF),
     *(f"verdict.{verdict}" for verdict in Verdict),
     *(f"fit.{segment}" for segment in SegmentKind),
+    *(f"fit.gap_{gap}" for gap in Gap),
     *(f"preview.{kind}" for kind in PreviewKind),
     *(f"form.{switch}" for switch in ("on", "off")),
 }

@@ -158,6 +158,16 @@ WORDS: dict[str, tuple[str, str]] = {
     # the bar
     "fit.title": ("Will it fit?", "放得下吗？"),
     "fit.unknown": ("Not known: {reason}", "未知：{reason}"),
+    # why nothing is known of the model: one for each Gap
+    "fit.gap_absent": ("Not known: the model is not on this machine.", "未知：本机没有该模型。"),
+    "fit.gap_asking": (
+        "The model is not on this machine. Its hub is being asked for its size…",
+        "本机没有该模型，正在向模型站查询其大小……",
+    ),
+    "fit.gap_vain": (
+        "Not known: the model is not on this machine, and its hub did not tell its size.",
+        "未知：本机没有该模型，模型站也未能给出其大小。",
+    ),
     "fit.no_card": (
         "No card is readable here, so the sum is for the {card} the preset was written for.",
         "此处没有可读取的显卡，按预设所针对的 {card} 估算。",

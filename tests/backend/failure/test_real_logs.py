@@ -139,4 +139,5 @@ def test_an_error_that_is_explained_is_not_overruled_by_the_kernel_s_counter() -
 
 
 def test_every_recorded_log_is_used() -> None:
-    assert {path.stem for path in LOGS.glob("*.log")} == {case[0] for case in CASES}
+    recorded = {path.stem for path in LOGS.glob("*.log") if not path.stem.startswith("cuda-")}
+    assert recorded == {case[0] for case in CASES}
