@@ -181,7 +181,12 @@ class Proposals:
                 return Fit(gap="no card's memory can be read, and the preset names no card")
             wish = self._wish(preset, tools)
             found = estimate(facts, wish, card)
-            return Fit(found, "", assumed, longest_context(facts, wish, card), most_sequences(facts, wish, card))
+            return Fit(
+                estimate=found,
+                assumed_card=assumed,
+                longest_context=longest_context(facts, wish, card),
+                most_sequences=most_sequences(facts, wish, card),
+            )
         except PanelError as err:
             return Fit(gap=str(err), model_gap=err.gap if isinstance(err, ModelUnknown) else None)
 

@@ -373,6 +373,14 @@ WORDS: Mapping[str, Words] = {
         "End the other process (the GPU page names it), or allow a smaller share.",
         "请结束该进程（GPU 页面会列出它），或降低显存占比。",
     ),
+    "gpu_memory_changed": Words(
+        "The card's free memory grew from {before} to {after} GiB while the engine measured its own need.",
+        "引擎测量自身显存需求期间，显卡的空闲显存从 {before} GiB 增加到了 {after} GiB。",
+        "Another process gave memory back at that moment, such as an engine that was ending.",
+        "另一个进程恰好在此时释放了显存，例如正在退出的引擎。",
+        "Start again once nothing else starts or ends on this card.",
+        "请在这块显卡上没有其他程序启动或退出时重新启动。",
+    ),
     "oom_load": Words(
         "The card's memory ran out while the weights were loaded.",
         "加载权重时显存不足。",

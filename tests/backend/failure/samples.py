@@ -356,6 +356,14 @@ MATCHING = (
         values={"module": "flash_attn"},
     ),
     Sample(
+        "gpu_memory_changed",
+        core(
+            "AssertionError: Error in memory profiling. Initial free memory 20.31 GiB, current free memory 31.42 GiB. This "
+            "happens when other processes sharing the same container release GPU memory while vLLM is profiling."
+        ),
+        values={"before": "20.31", "after": "31.42"},
+    ),
+    Sample(
         "gpu_memory_taken",
         core(
             "ValueError: Free memory on device cuda:0 (20.31/31.73 GiB) on startup is less than desired GPU memory "
