@@ -522,6 +522,15 @@ MATCHING = (
         "driver_too_old", core("RuntimeError: CUDA error: CUDA driver version is insufficient for CUDA runtime version")
     ),
     Sample("no_gpu", raised("RuntimeError: No CUDA GPUs are available")),
+    Sample("no_gpu", core("AssertionError: DP adjusted local rank 0 is out of bounds.")),
+    Sample("too_few_gpus", core("AssertionError: DP adjusted local rank 1 is out of bounds.")),
+    Sample(
+        "too_few_gpus",
+        raised(
+            "vllm.third_party.pynvml.NVMLError_InvalidArgument: Invalid Argument",
+            "nvmlDeviceGetHandleByIndex",
+        ),
+    ),
     Sample(
         "no_gpu",
         raised("RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU"),
@@ -939,10 +948,9 @@ UNRELATED = (  # near misses: each is unknown
     Sample("unknown", raised("Exception: Capture cuda graph failed: shapes differ")),
     Sample("unknown", core("RuntimeError: NCCL error count is zero")),
     Sample("unknown", core("ValueError: No available memory for the encoder cache")),
-    Sample(
-        "unknown",
-        core("AssertionError: Error in memory profiling. Initial free memory 20.1 GiB, current free memory 24.2 GiB."),
-    ),
+    Sample("unknown", core("AssertionError: Error in memory profiling of the encoder")),
+    Sample("unknown", core("AssertionError: DP adjusted local rank is out of bounds")),
+    Sample("unknown", raised("vllm.third_party.pynvml.NVMLError_InvalidArgument: Invalid Argument")),
     Sample("unknown", core("RuntimeError: Available memory is low")),
     Sample("unknown", raised("ValueError: Found multiple config files for awq: ['a', 'b']")),
     Sample(
