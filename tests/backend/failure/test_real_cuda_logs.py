@@ -2,7 +2,7 @@
 
 Recorded on 2026-12-01 on one NVIDIA H200 (139.80 GiB, driver 580, torch 2.11 for CUDA 13), not on a V100, with dummy
 weights of Qwen3's shape and the Triton attention backend. Another process took the card's memory where a case needs it.
-Paths were shortened, the banner, routes, help text and the marks under a traceback's lines cut.
+Paths were shortened, addresses made 127.0.0.1, the banner, routes, help text and the marks under a traceback's lines cut.
 """
 
 from pathlib import Path
