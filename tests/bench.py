@@ -130,7 +130,7 @@ def page_open(address: str, *, start_engine: bool = False) -> Iterator[None]:
         page.goto(address)
         if start_engine:
             page.locator("#vp-tab-launch-button").click()
-            page.locator('[data-do="engine.start"]').click()
+            page.locator('[data-do="engine.start"][data-preset="smollm2-135m-cpu"]').click()
             page.locator('[data-engine] [data-state="ready"]').wait_for(timeout=60_000)
         page.wait_for_timeout(2000)
         yield

@@ -47,7 +47,7 @@ def start_engine(page: Page) -> set[str]:
     """Press Start on the embedded preset and wait until it is ready; returns the stages seen on the way."""
     page.get_by_role("tab", name="Launch").click()
     page.evaluate(WATCH_STAGES)
-    page.locator('[data-do="engine.start"]').click()
+    page.locator('[data-do="engine.start"][data-preset="smollm2-135m-cpu"]').click()
 
     def is_ready() -> bool:
         failed = page.locator('[data-engine] [data-state="failed"]')
