@@ -188,7 +188,7 @@ class Proposals:
                 most_sequences=most_sequences(facts, wish, card),
             )
         except PanelError as err:
-            return Fit(gap=str(err), model_gap=err.gap if isinstance(err, ModelUnknown) else None)
+            return Fit(gap=str(err).rstrip("."), model_gap=err.gap if isinstance(err, ModelUnknown) else None)
 
     def _wish(self, preset: Preset, tools: EngineTools) -> FitWish:
         guesser = preset.speculation.model if preset.speculation else None

@@ -10,6 +10,7 @@ from backend.errors import LaunchError
 
 log = logging.getLogger(__name__)
 
+EMBEDDED = "SmolLM2-135M-Instruct"  # comes with the setup
 MODEL_FILE = "model.json"  # written last, so a folder without it is not a model yet
 MAX_CONFIG_BYTES = 8 * 1024 * 1024
 WEIGHT_SUFFIXES = frozenset({".safetensors", ".bin", ".pt", ".gguf"})
@@ -47,9 +48,10 @@ def find_model(models: Path, name: str) -> LocalModel:
     for model in list_models(models):
         if model.name == name:
             return model
-    raise LaunchError(
-        f"The model {name!r} is not in {models}.", hint="Run 'make setup': it prepares the embedded model."
+    hint = (
+        "Run 'make setup': it prepares this model." if name == EMBEDDED else "Put its folder there, or choose another."
     )
+    raise LaunchError(f"The model {name!r} is not in {models}.", hint=hint)
 
 
 def read_model(name: str, folder: Path) -> LocalModel:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from backend.errors import LaunchError
-from backend.launch.models import declared_quantization, find_model, list_models, read_model
+from backend.launch.models import EMBEDDED, declared_quantization, find_model, list_models, read_model
 
 
 def make(folder: Path, content: str) -> None:
@@ -31,8 +31,10 @@ def test_a_broken_record_leaves_the_others(tmp_path: Path, content: str) -> None
 
 
 def test_an_absent_model_is_named_with_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(LaunchError, match=r"'Nope'.*make setup"):
+    with pytest.raises(LaunchError, match=r"'Nope'.*choose another"):
         find_model(tmp_path, "Nope")
+    with pytest.raises(LaunchError, match="make setup"):
+        find_model(tmp_path, EMBEDDED)
 
 
 @pytest.mark.parametrize(
