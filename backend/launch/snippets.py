@@ -5,6 +5,7 @@ import json
 from backend.launch.plan import LaunchSpec
 
 _QUESTION = "What is a GPU?"
+MAX_TOKENS = 256  # a small model may ramble to the end of its context
 KEY_VARIABLE = "VOLTA_ENGINE_KEY"  # the key itself is never shown
 
 
@@ -20,6 +21,7 @@ def python_snippet(spec: LaunchSpec) -> str:
             "answer = client.chat.completions.create(",
             f"    model={json.dumps(spec.served_model)},",
             f'    messages=[{{"role": "user", "content": {json.dumps(_QUESTION)}}}],',
+            f"    max_tokens={MAX_TOKENS},",
             "    stream=True,",
             ")",
             "for chunk in answer:",
@@ -31,6 +33,7 @@ def python_snippet(spec: LaunchSpec) -> str:
 
 def curl_snippet(spec: LaunchSpec) -> str:
     """The same question by curl."""
-    body = json.dumps({"model": spec.served_model, "messages": [{"role": "user", "content": _QUESTION}]})
+    messages = [{"role": "user", "content": _QUESTION}]
+    body = json.dumps({"model": spec.served_model, "messages": messages, "max_tokens": MAX_TOKENS})
     key = f' \\\n  -H "Authorization: Bearer ${KEY_VARIABLE}"' if spec.secrets else ""
     return f"curl {spec.base_url}/v1/chat/completions \\\n  -H 'Content-Type: application/json'{key} \\\n  -d '{body}'"
