@@ -13,7 +13,7 @@ from backend.errors import PanelError
 from backend.fit.facts_error import ModelFactsError
 from backend.fit.model_facts import ModelFacts, read_model_facts
 from backend.fit.remote_facts import RemoteLimits, hugging_face_model, read_remote_facts
-from backend.launch.models import LocalModel, find_model, list_models
+from backend.launch.models import LocalModel, find_model, model_folders
 from backend.launch.preset import HubSource, ModelSource
 
 log = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ class KnownModels:
 
     def names(self) -> tuple[str, ...]:
         """The models on this machine. Reads folders; call it off the loop."""
-        return tuple(model.name for model in list_models(self._models))
+        return tuple(name for name, _ in model_folders(self._models))
 
     def find(self, name: str) -> LocalModel | None:
         """The model's folder; None where it is not on this machine. Reads folders; call it off the loop."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -94,8 +94,10 @@ class Launcher:
 
     def running(self) -> frozenset[str]:
         """Names of the presets whose engines run."""
-        specs = (e.spec for e in self._fleet.engines.values() if e.spec and e.status.state in RUNNING_STATES)
-        return frozenset(spec.preset for spec in specs)
+        return frozenset(spec.preset for spec in self._running_specs())
+
+    def _running_specs(self) -> Iterator[LaunchSpec]:
+        return (e.spec for e in self._fleet.engines.values() if e.spec and e.status.state in RUNNING_STATES)
 
     def offers(self) -> tuple[PresetOffer, ...]:
         """Every preset with whether it can be started now."""
@@ -172,7 +174,7 @@ class Launcher:
         require(viewer, Role.OPERATOR)
         await self.refresh()
         preset = self._shelf.by_name(name)
-        if any(offer.running for offer in self.offers() if offer.preset.name == name):
+        if name in self.running():
             raise LaunchError(f"{preset.title.en} runs already.", hint="Stop it first to start it anew.")
         async with self.starting:
             gpus = self.cards_for(preset.adjusted(adjustments), adjustments)
@@ -202,8 +204,7 @@ class Launcher:
 
     def served_names(self, *, besides: str) -> tuple[str, ...]:
         """What running engines are called by clients, that of the preset `besides` left out."""
-        running = (e.spec for e in self._fleet.engines.values() if e.spec and e.status.state in RUNNING_STATES)
-        return tuple(spec.served_model for spec in running if spec.preset != besides)
+        return tuple(spec.served_model for spec in self._running_specs() if spec.preset != besides)
 
     async def fix(self, viewer: Viewer, engine_id: str, number: int) -> None:
         """Start a failed engine again with one thing changed: the fix of this number of its failure."""

@@ -115,11 +115,12 @@ class Proposals:
             api_key,
             served_names=self._launcher.served_names(besides=name),
         )
-        return await asyncio.to_thread(self._consider, preset, adjustments, port, surroundings, known)
+        return await asyncio.to_thread(self._consider, preset, adjusted, adjustments, port, surroundings, known)
 
     def _consider(
         self,
         preset: Preset,
+        adjusted: Preset,
         adjustments: Adjustments,
         port: int,
         surroundings: Surroundings,
@@ -127,7 +128,6 @@ class Proposals:
     ) -> Proposal:
         if surroundings.cards.cards:
             surroundings = replace(surroundings, engine_pids=self._engine_pids())
-        adjusted = preset.adjusted(adjustments)
         spec, refusal = None, ""
         chosen: tuple[GpuChoice, ...] = ()
         try:

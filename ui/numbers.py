@@ -2,6 +2,8 @@
 
 from markupsafe import Markup
 
+from backend.setup.console import size
+
 GIB = 1024**3
 
 
@@ -47,4 +49,4 @@ def _three_digits(value: float) -> str:
 
 def disk_size(count: float) -> str:
     """350 MB, 2.6 GB: what files take, in the units that mirrors and shops use."""
-    return f"{count / 1e9:.1f} GB" if count >= 0.95e9 else f"{round(count / 1e6) or int(count > 0)} MB"
+    return size(count)

@@ -6,10 +6,9 @@ from backend.fit.estimate import FitEstimate, SegmentKind, Verdict
 from backend.fit.host_overheads import StartComparison
 from backend.proposal import Fit
 from ui.icons import icon
-from ui.numbers import tokens
+from ui.numbers import GIB, tokens
 from ui.strings import Language, template, text
 
-GIB = 1024**3
 _COLOURS = {Verdict.FITS: "ready", Verdict.FEWER_AT_ONCE: "starting"}
 
 

@@ -11,11 +11,11 @@ from backend.launch.engine_kind import EngineKind
 from backend.launch.preset import Preset
 from backend.reading import Missing
 from ui.launch_form import EVERYWHERE, FieldKind, FormField, fields_for
+from ui.numbers import GIB
 from ui.render_environments import environment_title
 from ui.render_forms import dialog
 from ui.strings import Language, text
 
-GIB = 1024**3
 MODEL_LIST = "vp-models"
 
 

@@ -109,11 +109,6 @@ class Adjustments:
         values = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in _NOT_KEYS}
         return {name: value for name, value in values.items() if value is not None}
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing is changed."""
-        return self == Adjustments()
-
 
 def _number(fix: Fix, kind: type[int] | type[float]) -> int | float:
     try:

@@ -2,6 +2,7 @@
 
 import json
 import logging
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,15 +29,18 @@ class LocalModel:
 
 def list_models(models: Path) -> tuple[LocalModel, ...]:
     """Every complete model folder; one whose model.json cannot be read is logged and left out."""
-    found = []
+    return tuple(read_model(name, folder) for name, folder in model_folders(models))
+
+
+def model_folders(models: Path) -> Iterator[tuple[str, Path]]:
+    """Name and folder of every complete model; of its files only model.json is read."""
     for path in sorted(models.glob(f"*/{MODEL_FILE}")):
         try:
             name = json.loads(path.read_text(encoding="utf-8"))["name"]
         except (OSError, ValueError, KeyError, TypeError) as err:
             log.warning("model folder %s left out: %s", path.parent, err)
             continue
-        found.append(read_model(str(name), path.parent))
-    return tuple(found)
+        yield str(name), path.parent
 
 
 def find_model(models: Path, name: str) -> LocalModel:
@@ -45,9 +49,9 @@ def find_model(models: Path, name: str) -> LocalModel:
     Raises:
         LaunchError: there is none.
     """
-    for model in list_models(models):
-        if model.name == name:
-            return model
+    for found, folder in model_folders(models):
+        if found == name:
+            return read_model(name, folder)
     hint = (
         "Run 'make setup': it prepares this model." if name == EMBEDDED else "Put its folder there, or choose another."
     )

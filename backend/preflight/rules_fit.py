@@ -4,11 +4,12 @@ import math
 from collections.abc import Iterator
 
 from backend.failure.failure import Fix, FixKind
+from backend.fit.element import GIB
 from backend.fit.estimate import FitEstimate, SegmentKind, Verdict
 from backend.preflight.finding import Finding, Severity
 from backend.preflight.rules_cards import card_taken, utilization
 from backend.preflight.situation import Situation
-from backend.preflight.target import GIB, gib, is_written_for_cpu, kv_step_gib
+from backend.preflight.target import gib, is_written_for_cpu, kv_step_gib
 
 SMALLEST_CONTEXT = 64
 HIGHEST_UTILIZATION = 0.95  # the driver and CUDA's own context need the rest

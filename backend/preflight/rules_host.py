@@ -4,10 +4,11 @@ import math
 from collections.abc import Iterator
 
 from backend.failure.failure import Fix, FixKind
+from backend.fit.element import GIB
 from backend.launch.preset import Preset
 from backend.preflight.finding import Finding, Severity
 from backend.preflight.situation import Situation
-from backend.preflight.target import GIB, gib, is_written_for_cpu, known, kv_step_gib
+from backend.preflight.target import gib, is_written_for_cpu, known, kv_step_gib
 
 FULL_DISK_BYTES = 64 * 1024**2  # an engine cannot write its log and its compiled kernels
 SMALL_DISK_BYTES = 2 * GIB

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from backend.fit.element import GIB
 from backend.launch.engine_kind import EngineKind
 from backend.launch.preset import DFLASH2
 from backend.launch.wishes import KV_BYTES_VERSION
@@ -10,7 +11,6 @@ from backend.preflight.finding import Severity
 from backend.preflight.situation import Situation
 from backend.reading import Missing, Reading
 
-GIB = 1024**3
 VOLTA = (7, 0)
 TURING = (7, 5)
 KV_STEP_GIB = 0.25

@@ -36,6 +36,15 @@ async def engine(tmp_path: Path) -> AsyncIterator[Engine]:
 
 
 @pytest.fixture
+async def next_panel(tmp_path: Path) -> AsyncIterator[Engine]:
+    """The same engine as a later panel sees it; it must not be looked after by an earlier one any more."""
+    engine = Engine(ENGINE_ID, tmp_path / ENGINE_ID, timing=QUICK)
+    yield engine
+    await engine.stop(grace_s=0.0)
+    await engine.close()
+
+
+@pytest.fixture
 async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
     """An empty fleet; its engines are stopped afterwards."""
     fleet = Fleet(tmp_path / "engines", first_port=TEST_PORTS, timing=QUICK)

@@ -3,7 +3,7 @@
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,19 +18,10 @@ from tests.fakes.engine_runs import (
     process_of,
     started,
 )
-from tests.fakes.fake_specs import DEADLINE_S, ENGINE_ID, QUICK, ROUNDS, eventually, fake_spec
+from tests.fakes.fake_specs import DEADLINE_S, ROUNDS, eventually, fake_spec
 
 pytestmark = pytest.mark.faults
 every_round = pytest.mark.parametrize("round_number", ROUNDS)
-
-
-@pytest.fixture
-async def next_panel(tmp_path: Path) -> AsyncIterator[Engine]:
-    """The same engine as a later panel sees it; it must not be looked after by an earlier one any more."""
-    engine = Engine(ENGINE_ID, tmp_path / ENGINE_ID, timing=QUICK)
-    yield engine
-    await engine.stop(grace_s=0.0)
-    await engine.close()
 
 
 class TestCleanup:

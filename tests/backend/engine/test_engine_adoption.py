@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,19 +25,10 @@ from tests.fakes.engine_runs import (
     process_of,
     started,
 )
-from tests.fakes.fake_specs import DEADLINE_S, ENGINE_ID, QUICK, ROUNDS, eventually, fake_spec, living, mapped
+from tests.fakes.fake_specs import DEADLINE_S, ENGINE_ID, ROUNDS, eventually, fake_spec, living, mapped
 
 pytestmark = pytest.mark.faults
 every_round = pytest.mark.parametrize("round_number", ROUNDS)
-
-
-@pytest.fixture
-async def next_panel(tmp_path: Path) -> AsyncIterator[Engine]:
-    """The same engine as a later panel sees it; it must not be looked after by an earlier one any more."""
-    engine = Engine(ENGINE_ID, tmp_path / ENGINE_ID, timing=QUICK)
-    yield engine
-    await engine.stop(grace_s=0.0)
-    await engine.close()
 
 
 @every_round
